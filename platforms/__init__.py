@@ -1,0 +1,1 @@
+"""One folder a platform; reached through tapml.platform only."""

@@ -1,0 +1,1 @@
+"""The CPU, through TVM's LLVM code generator."""

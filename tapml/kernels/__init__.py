@@ -1,0 +1,1 @@
+"""A TVM module -> a plan: kernels, their arguments, their order."""

@@ -1,0 +1,1 @@
+"""An ATen operator -> a TVM module."""

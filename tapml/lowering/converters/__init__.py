@@ -1,0 +1,1 @@
+"""Our own converters, where TVM's are missing or wrong."""

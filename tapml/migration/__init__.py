@@ -1,0 +1,1 @@
+"""One operator at a time onto the target."""

@@ -1,0 +1,1 @@
+"""The suite: recorded calls, in memory and on disk."""
