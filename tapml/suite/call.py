@@ -167,7 +167,9 @@ def encode_arguments(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Json,
                 return {name: str(value).removeprefix("torch.")}
         if isinstance(value, torch.Generator):
             return {"generator": str(value.device)}
-        raise UnsupportedError(f"expected a tensor, scalar, list, dtype or device as argument, found {type(value).__name__}")
+        raise UnsupportedError(
+            f"expected a tensor, scalar, list, dtype or device as argument, found {type(value).__name__}"
+        )
 
     template = [[encode(a) for a in args], {k: encode(v) for k, v in kwargs.items()}]
     return template, tensors
