@@ -37,58 +37,65 @@ def shorten(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+Place = tuple[str | int, ...]
+"""Where a field is: ``("cases", 3, "origin")``, in messages ``cases[3].origin``."""
+
+
 class FieldChecker:
-    """Checks of single fields; ``where`` is a field's place, such as ``cases[3].origin``."""
+    """Checks of single fields."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.sizes: dict[str, int] = {}
         """Bytes of each buffer, by hash."""
 
-    def fail(self, where: str, expected: str, found: Any) -> NoReturn:
-        raise SuiteError(f"{self.path}: expected {expected} at {where}, found {shorten(found)}", hint=DAMAGED)
+    def fail(self, where: Place, expected: str, found: Any) -> NoReturn:
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where).lstrip(".")
+        raise SuiteError(
+            f"{self.path}: expected {expected} at {place or 'the top'}, found {shorten(found)}", hint=DAMAGED
+        )
 
-    def members(self, value: Any, names: set[str], where: str) -> dict[str, Any]:
+    def members(self, value: Any, names: set[str], where: Place) -> dict[str, Any]:
         if not isinstance(value, dict) or value.keys() != names:
             found = sorted(value) if isinstance(value, dict) else value
-            self.fail(where or "the top", f"an object with the members {', '.join(sorted(names))}", found)
+            self.fail(where, f"an object with the members {', '.join(sorted(names))}", found)
         return value
 
-    def integer(self, data: dict[str, Any], key: str, where: str) -> int:
+    def integer(self, data: dict[str, Any], key: str, where: Place) -> int:
         value = data.get(key)
         if type(value) is not int or not 0 <= value < _LIMIT:
-            self.fail(f"{where}.{key}".lstrip("."), "a number from 0", value)
+            self.fail((*where, key), "a number from 0", value)
         return value
 
-    def text(self, data: dict[str, Any], key: str, where: str) -> str:
+    def text(self, data: dict[str, Any], key: str, where: Place) -> str:
         value = data.get(key)
         if not isinstance(value, str):
-            self.fail(f"{where}.{key}".lstrip("."), "a string", value)
+            self.fail((*where, key), "a string", value)
         return value
 
-    def mapping(self, data: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    def mapping(self, data: dict[str, Any], key: str, where: Place) -> dict[str, Any]:
         value = data.get(key)
         if not isinstance(value, dict):
-            self.fail(f"{where}.{key}".lstrip("."), "an object", value)
+            self.fail((*where, key), "an object", value)
         return value
 
-    def counts(self, data: dict[str, Any], key: str, where: str) -> dict[str, int]:
+    def counts(self, data: dict[str, Any], key: str, where: Place) -> dict[str, int]:
         value = self.mapping(data, key, where)
-        return {name: self.integer(value, name, f"{where}.{key}") for name in value}
+        return {name: self.integer(value, name, (*where, key)) for name in value}
 
-    def items(self, data: dict[str, Any], key: str, where: str = "") -> list[tuple[str, Any]]:
+    def items(self, data: dict[str, Any], key: str, where: Place = ()) -> list[tuple[Place, Any]]:
         """``(place, item)`` for each item of a list."""
-        value, place = data.get(key), f"{where}.{key}".lstrip(".")
+        value, place = data.get(key), (*where, key)
         if not isinstance(value, list):
             self.fail(place, "a list", value)
-        return [(f"{place}[{index}]", item) for index, item in enumerate(value)]
+        return [((*place, index), item) for index, item in enumerate(value)]
 
-    def unique(self, names: list[str], where: str) -> None:
+    def unique(self, names: list[str], where: Place) -> None:
         if len(set(names)) != len(names):
             self.fail(where, "each name once", sorted(names))
 
     def external(self, digest: str, item: Any, entries: dict[str, Entry]) -> ExternalBuffer:
-        where = f"external.{digest[:80]}"
+        where = ("external", digest[:80])
         if not HASH.fullmatch(digest):
             self.fail(where, "a SHA-256 as name", digest)
         if digest in entries:
@@ -96,38 +103,36 @@ class FieldChecker:
         self.members(item, {"path", "name", "dtype", "size"}, where)
         path, name, dtype = (self.text(item, key, where) for key in ("path", "name", "dtype"))
         if "\0" in path or not Path(path).is_absolute():
-            self.fail(f"{where}.path", "an absolute path", path)
+            self.fail((*where, "path"), "an absolute path", path)
         if dtype not in DTYPES or DTYPES[dtype] not in STORED_AS.values():
-            self.fail(f"{where}.dtype", "a dtype that a buffer can have", dtype)
+            self.fail((*where, "dtype"), "a dtype that a buffer can have", dtype)
         return ExternalBuffer(path, name, dtype, self.integer(item, "size", where))
 
     # -- signatures ---------------------------------------------------------------------------------------------------
 
-    def spec(self, item: dict[str, Any], where: str) -> TensorSpec:
+    def spec(self, item: dict[str, Any], where: Place) -> TensorSpec:
         shape, strides, dtype = item.get("shape"), item.get("strides"), item.get("dtype")
         for key, value in (("shape", shape), ("strides", strides)):
             if not isinstance(value, list) or len(value) > _MAX_DIMENSIONS:
-                self.fail(f"{where}.{key}", f"a list of at most {_MAX_DIMENSIONS} numbers", value)
-            for number in value:
-                if type(number) is not int or not 0 <= number < _LIMIT:
-                    self.fail(f"{where}.{key}", "numbers from 0", value)
+                self.fail((*where, key), f"a list of at most {_MAX_DIMENSIONS} numbers", value)
+            if value and not (set(map(type, value)) == {int} and min(value) >= 0 and max(value) < _LIMIT):
+                self.fail((*where, key), "numbers from 0", value)
         assert isinstance(shape, list) and isinstance(strides, list)
         if len(shape) != len(strides):
-            self.fail(f"{where}.strides", f"{len(shape)} strides, one a dimension", strides)
+            self.fail((*where, "strides"), f"{len(shape)} strides, one a dimension", strides)
         if not isinstance(dtype, str) or dtype not in DTYPES:
-            self.fail(f"{where}.dtype", "the name of a dtype that a suite can hold", dtype)
-        spec = TensorSpec(tuple(shape), dtype, tuple(strides))
-        if math.prod(max(n, 1) for n in shape) * 16 >= _LIMIT:
-            self.fail(f"{where}.shape", "a tensor that 64-bit numbers can address", shape)
-        return spec
+            self.fail((*where, "dtype"), "the name of a dtype that a suite can hold", dtype)
+        if math.prod(n or 1 for n in shape) * 16 >= _LIMIT:
+            self.fail((*where, "shape"), "a tensor that 64-bit numbers can address", shape)
+        return TensorSpec(tuple(shape), dtype, tuple(strides))
 
-    def signature_record(self, item: Any, where: str) -> SignatureRecord:
+    def signature_record(self, item: Any, where: Place) -> SignatureRecord:
         self.members(item, {"id", "signature", "kind", "calls", "modules", "cases", "carved_from"}, where)
-        signature = self.signature(item["signature"], f"{where}.signature")
+        signature = self.signature(item["signature"], (*where, "signature"))
         if item["id"] != signature.id:
-            self.fail(f"{where}.id", f"the id of its signature, {signature.id}", item["id"])
+            self.fail((*where, "id"), f"the id of its signature, {signature.id}", item["id"])
         if item["kind"] not in CLASSES:
-            self.fail(f"{where}.kind", f"one of {', '.join(CLASSES)}", item["kind"])
+            self.fail((*where, "kind"), f"one of {', '.join(CLASSES)}", item["kind"])
         for place, case_id in self.items(item, "cases", where):
             match = _CASE_ID.fullmatch(case_id) if isinstance(case_id, str) else None
             if match is None or match[1] != signature.id:
@@ -141,11 +146,11 @@ class FieldChecker:
             carved_from=self.counts(item, "carved_from", where),
         )
 
-    def signature(self, item: Any, where: str) -> Signature:
+    def signature(self, item: Any, where: Place) -> Signature:
         self.members(item, {"operator", "arguments", "tensors", "results"}, where)
         operator, arguments = self.text(item, "operator", where), item["arguments"]
         if not _OPERATOR.fullmatch(operator):
-            self.fail(f"{where}.operator", "namespace.name.overload", operator)
+            self.fail((*where, "operator"), "namespace.name.overload", operator)
         specs = []
         for place, spec in self.items(item, "tensors", where):
             specs.append(self.spec(self.members(spec, {"shape", "dtype", "strides"}, place), place))
@@ -154,8 +159,8 @@ class FieldChecker:
             name, spec = self.pair(pair, place, _RESULT)
             results.append((name, self.spec(self.members(spec, {"shape", "dtype", "strides"}, place), place)))
             self.argument_index(name, len(specs), place)
-        self.unique([name for name, _ in results], f"{where}.results")
-        place = f"{where}.arguments"
+        self.unique([name for name, _ in results], (*where, "results"))
+        place = (*where, "arguments")
         if not (isinstance(arguments, list) and len(arguments) == 2):
             self.fail(place, "[args, kwargs]", arguments)
         if not (isinstance(arguments[0], list) and isinstance(arguments[1], dict)):
@@ -167,7 +172,7 @@ class FieldChecker:
             self.fail(place, f"each of {len(specs)} tensors once", f"tensors {used}")
         return Signature(operator, canonical_json(arguments), tuple(specs), tuple(results))
 
-    def argument(self, value: Any, where: str, used: list[int]) -> None:
+    def argument(self, value: Any, where: Place, used: list[int]) -> None:
         """Check one argument of a template, and add the indices of its tensors to ``used``."""
         if value is None or isinstance(value, bool | int | float | str):
             return
@@ -186,20 +191,20 @@ class FieldChecker:
 
     # -- tensors and cases --------------------------------------------------------------------------------------------
 
-    def pair(self, item: Any, where: str, names: re.Pattern[str]) -> tuple[str, Any]:
+    def pair(self, item: Any, where: Place, names: re.Pattern[str]) -> tuple[str, Any]:
         if not (isinstance(item, list) and len(item) == 2 and isinstance(item[0], str) and names.fullmatch(item[0])):
             self.fail(where, "[name, tensor]", item)
         return item[0], item[1]
 
-    def argument_index(self, name: str, count: int, where: str) -> None:
+    def argument_index(self, name: str, count: int, where: Place) -> None:
         if name.startswith("arg") and int(name[3:]) >= count:
             self.fail(where, f"one of {count} tensor arguments", name)
 
-    def named_tensor(self, item: Any, where: str, names: re.Pattern[str]) -> tuple[str, TensorRecord]:
+    def named_tensor(self, item: Any, where: Place, names: re.Pattern[str]) -> tuple[str, TensorRecord]:
         name, record = self.pair(item, where, names)
         return name, self.tensor(record, where)
 
-    def tensor(self, item: Any, where: str) -> TensorRecord:
+    def tensor(self, item: Any, where: Place) -> TensorRecord:
         """A tensor record whose view stays within its buffer."""
         names = {"buffer", "dtype", "shape", "strides", "offset"}
         self.members(item, names | {"packed"} if isinstance(item, dict) and "packed" in item else names, where)
@@ -207,7 +212,7 @@ class FieldChecker:
         digest, packed = self.text(item, "buffer", where), item.get("packed", False)
         size = self.sizes.get(digest)
         if size is None:
-            self.fail(f"{where}.buffer", "the hash of a stored or external buffer", digest)
+            self.fail((*where, "buffer"), "the hash of a stored or external buffer", digest)
         itemsize = DTYPES[spec.dtype].itemsize
         count = size // itemsize
         if size % itemsize:
@@ -227,25 +232,25 @@ class FieldChecker:
                 self.fail(where, "a tensor that 64-bit numbers can address", list(spec.strides))
         return TensorRecord(digest, spec, offset, packed)
 
-    def case(self, item: dict[str, Any], case_id: str, signature: Signature, where: str) -> CaseEntry:
+    def case(self, item: dict[str, Any], case_id: str, signature: Signature, where: Place) -> CaseEntry:
         self.members(item, {"id", "origin", "tensors", "results", "aliases", "stress"}, where)
-        origin = self.members(item["origin"], {"call_index", "module", "source"}, f"{where}.origin")
+        origin = self.members(item["origin"], {"call_index", "module", "source"}, (*where, "origin"))
         tensors = tuple(self.tensor(record, place) for place, record in self.items(item, "tensors", where))
         specs = tuple(record.spec for record in tensors)
         if specs != signature.tensors:
             found = ", ".join(map(str, specs))
-            self.fail(f"{where}.tensors", f"the tensors of {signature} with their strides", found)
+            self.fail((*where, "tensors"), f"the tensors of {signature} with their strides", found)
         results = tuple(self.named_tensor(pair, place, _RESULT) for place, pair in self.items(item, "results", where))
         for name, _ in results:
-            self.argument_index(name, len(tensors), f"{where}.results")
-        self.unique([name for name, _ in results], f"{where}.results")
+            self.argument_index(name, len(tensors), (*where, "results"))
+        self.unique([name for name, _ in results], (*where, "results"))
         aliases = self.aliases(item, tensors, where)
         return CaseEntry(
             id=case_id,
             origin=Origin(
-                self.integer(origin, "call_index", f"{where}.origin"),
-                self.text(origin, "module", f"{where}.origin"),
-                self.text(origin, "source", f"{where}.origin"),
+                self.integer(origin, "call_index", (*where, "origin")),
+                self.text(origin, "module", (*where, "origin")),
+                self.text(origin, "source", (*where, "origin")),
             ),
             tensors=tensors,
             results=results,
@@ -254,7 +259,7 @@ class FieldChecker:
         )
 
     def aliases(
-        self, item: dict[str, Any], tensors: tuple[TensorRecord, ...], where: str
+        self, item: dict[str, Any], tensors: tuple[TensorRecord, ...], where: Place
     ) -> tuple[tuple[int, ...], ...]:
         groups: list[tuple[int, ...]] = []
         seen: set[int] = set()

@@ -62,12 +62,15 @@ class CaseEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of ``manifest.json``.  ``packs``: file below the suite's directory -> its size in bytes."""
+    """The content of ``manifest.json``.  ``packs``: file below the suite's directory -> its size in bytes.
+
+    Signatures and cases are by id, external buffers by hash.
+    """
 
     info: dict[str, Json]
     packs: dict[str, int]
     external: dict[str, ExternalBuffer]
-    signatures: tuple[SignatureRecord, ...]
+    signatures: dict[str, SignatureRecord]
     cases: dict[str, CaseEntry]
     reference_outputs: tuple[tuple[str, TensorRecord], ...]
 
@@ -79,7 +82,7 @@ class Manifest:
             "info": encode_numbers(self.info),
             "packs": [{"path": path, "size": size} for path, size in self.packs.items()],
             "external": {name: buffer.to_json() for name, buffer in self.external.items()},
-            "signatures": [_signature_record_to_json(record) for record in self.signatures],
+            "signatures": [_signature_record_to_json(record) for record in self.signatures.values()],
             "cases": [entry.to_json() for entry in self.cases.values()],
             "reference_outputs": [[name, record.to_json()] for name, record in self.reference_outputs],
         }

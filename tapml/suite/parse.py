@@ -34,22 +34,22 @@ def parse_manifest(text: bytes, path: Path) -> Json:
             f'{path}: expected "format": "{FORMAT}", found {shorten(found)}',
             hint="this is no suite; `tapml carve` writes one",
         )
-    version = check.integer(data, "version", "")
+    version = check.integer(data, "version", ())
     if version > VERSION:
         raise SuiteError(
             f"{path}: the suite is version {version}, this tapml ({__version__}) reads up to {VERSION}",
             hint="update tapml",
         )
     if version < 1:
-        check.fail("version", "a version from 1", version)
-    check.mapping(data, "info", "")
-    stated = check.text(data, "digest", "")
+        check.fail(("version",), "a version from 1", version)
+    check.mapping(data, "info", ())
+    stated = check.text(data, "digest", ())
     try:
         found = manifest_digest(data)
     except (ValueError, RecursionError) as error:
         raise SuiteError(f"{path}: expected JSON numbers, found a damaged file: {error}", hint=DAMAGED) from error
     if stated != found:
-        check.fail("digest", f"the digest of the content, {found}", stated)
+        check.fail(("digest",), f"the digest of the content, {found}", stated)
     return data
 
 
@@ -62,16 +62,16 @@ def build_manifest(
     """
     check = FieldChecker(path)
     members = {"format", "version", "digest", "info", "packs", "external", "signatures", "cases", "reference_outputs"}
-    check.members(data, members, "")
+    check.members(data, members, ())
     packs: dict[str, int] = {}
     entries: dict[str, Entry] = {}
     for where, item in check.items(data, "packs"):
         check.members(item, {"path", "size"}, where)
         name, size = item["path"], check.integer(item, "size", where)
         if not (isinstance(name, str) and _PACK.fullmatch(name)):
-            check.fail(f"{where}.path", "a pack below the suite, tensors/pack-NNNN.safetensors", name)
+            check.fail((*where, "path"), "a pack below the suite, tensors/pack-NNNN.safetensors", name)
         if name in packs:
-            check.fail(f"{where}.path", "each pack once", name)
+            check.fail((*where, "path"), "each pack once", name)
         packs[name] = size
         for digest, entry in read_pack(name, size).items():
             if not HASH.fullmatch(digest) or len(entry.shape) != 1:
@@ -85,7 +85,7 @@ def build_manifest(
                 )
             entries[digest] = entry
     external = {
-        digest: check.external(digest, item, entries) for digest, item in check.mapping(data, "external", "").items()
+        digest: check.external(digest, item, entries) for digest, item in check.mapping(data, "external", ()).items()
     }
     check.sizes = {digest: entry.size for digest, entry in entries.items()}
     check.sizes.update((digest, buffer.size) for digest, buffer in external.items())
@@ -93,26 +93,26 @@ def build_manifest(
     signatures: dict[str, SignatureRecord] = {}
     for where, item in check.items(data, "signatures"):
         record = check.signature_record(item, where)
-        if record.signature.id in signatures:
-            check.fail(f"{where}.id", "each signature once", record.signature.id)
-        signatures[record.signature.id] = record
+        if item["id"] in signatures:
+            check.fail((*where, "id"), "each signature once", item["id"])
+        signatures[item["id"]] = record
     listed: dict[str, SignatureRecord] = {}
     for record in signatures.values():
         for case_id in record.cases:
             if case_id in listed:
-                check.fail("signatures", "each case id once", case_id)
+                check.fail(("signatures",), "each case id once", case_id)
             listed[case_id] = record
     cases: dict[str, CaseEntry] = {}
     for where, item in check.items(data, "cases"):
         case_id = check.text(item, "id", where) if isinstance(item, dict) else check.fail(where, "an object", item)
         if case_id in cases:
-            check.fail(f"{where}.id", "each case id once", case_id)
+            check.fail((*where, "id"), "each case id once", case_id)
         if case_id not in listed:
-            check.fail(f"{where}.id", "an id that a signature lists", case_id)
+            check.fail((*where, "id"), "an id that a signature lists", case_id)
         cases[case_id] = check.case(item, case_id, listed[case_id].signature, where)
     if missing := listed.keys() - cases.keys():
-        check.fail("cases", "every case that a signature lists", f"none with the id {min(missing)}")
+        check.fail(("cases",), "every case that a signature lists", f"none with the id {min(missing)}")
     outputs = tuple(check.named_tensor(item, where, _OUTPUT) for where, item in check.items(data, "reference_outputs"))
-    check.unique([name for name, _ in outputs], "reference_outputs")
+    check.unique([name for name, _ in outputs], ("reference_outputs",))
     info = decode_numbers(data["info"])
-    return Manifest(info, packs, external, tuple(signatures.values()), cases, outputs), entries
+    return Manifest(info, packs, external, signatures, cases, outputs), entries

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +39,6 @@ class Suite:
         self.digest = digest
         """Identity: the SHA-256 (hex) of the manifest without the volatile part of ``info``."""
         self._manifest = manifest
-        self._records = {record.signature.id: record for record in manifest.signatures}
         sizes = {path / name: size for name, size in manifest.packs.items()}
         self._store = StoreReader(path / MANIFEST, entries, manifest.external, sizes)
 
@@ -61,8 +62,9 @@ class Suite:
         except OSError as error:
             raise SuiteError(f"{file}: expected a readable file, found: {error.strerror or error}") from error
         try:
-            data = parse_manifest(text, file)
-            manifest, entries = build_manifest(data, file, lambda name, size: _read_pack(root, name, size))
+            with _paused_collection():
+                data = parse_manifest(text, file)
+                manifest, entries = build_manifest(data, file, lambda name, size: _read_pack(root, name, size))
         except RecursionError as error:
             raise SuiteError(f"{file}: expected JSON, found a file that is nested too deeply", hint=DAMAGED) from error
         return cls(root, data["digest"], manifest, entries)
@@ -75,7 +77,7 @@ class Suite:
     @property
     def signatures(self) -> tuple[SignatureRecord, ...]:
         """In order of their first call."""
-        return self._manifest.signatures
+        return tuple(self._manifest.signatures.values())
 
     @property
     def case_ids(self) -> tuple[str, ...]:
@@ -89,7 +91,7 @@ class Suite:
 
     def signature(self, signature_id: str) -> SignatureRecord:
         """Raises :class:`UsageError` for an id that is not in the suite."""
-        return self._look_up(self._records, signature_id, "signature")
+        return self._look_up(self._manifest.signatures, signature_id, "signature")
 
     def entry(self, case_id: str) -> CaseEntry:
         """Origin, stress figures and tensor records of a case, without reading a value."""
@@ -114,7 +116,7 @@ class Suite:
                 tensors[index] = self._read(record, mappings)
         return Case(
             id=entry.id,
-            signature=self._records[entry.signature_id].signature,
+            signature=self._manifest.signatures[entry.signature_id].signature,
             origin=entry.origin,
             tensors=tuple(tensors[index] for index in range(len(entry.tensors))),
             results=tuple((name, self._read(record, mappings)) for name, record in entry.results),
@@ -140,6 +142,18 @@ class Suite:
         near = difflib.get_close_matches(name, table, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(f"{self.path} has no {what} {name!r}", hint=f"{hint}`tapml show {self.path}` lists them")
+
+
+@contextlib.contextmanager
+def _paused_collection() -> Iterator[None]:
+    """Without the cyclic collector, which takes longer than parsing: each new object might be the one to start it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _read_pack(root: Path, name: str, size: int) -> dict[str, Entry]:

@@ -161,7 +161,7 @@ class SuiteWriter:
                 info={"created": created, **info},
                 packs={f"tensors/{path.name}": path.stat().st_size for path in packs},
                 external=self._store.referred,
-                signatures=tuple(signatures),
+                signatures={record.signature.id: record for record in signatures},
                 cases=self._cases,
                 reference_outputs=records,
             )
