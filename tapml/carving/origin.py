@@ -37,6 +37,10 @@ class ModuleTracker:
         if model is not None:
             self._learn(model, "")
 
+    def name(self, module: Module) -> str:
+        """Path of a module of the model, empty for the model itself and for modules not seen yet."""
+        return self._names.get(id(module), "")
+
     def attach(self) -> None:
         self._handles = [
             register_module_forward_pre_hook(self._enter),
