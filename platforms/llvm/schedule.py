@@ -1,0 +1,159 @@
+"""A schedule for the CPU: read arguments in place, accumulate in vectors, share work between cores.
+
+Accumulating in sixteen partial sums is faster than in one and more accurate as well (the error of a sum grows with the
+number of terms in a row, see Higham, "The accuracy of floating point summation", 1993).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.s_tir.schedule import Schedule, ScheduleError
+
+_CHEAP_CALLS = {"tirx.if_then_else", "tirx.isnan", "tirx.bitwise_and", "tirx.bitwise_or", "tirx.likely"}
+_PARALLEL_FROM = 1 << 15
+"""Iterations from which a loop is worth a second core (waking one costs some ten microseconds)."""
+_LANES = (16, 8, 4)
+_SPATIAL, _REDUCE = tirx.IterVar.DataPar, tirx.IterVar.CommReduce
+
+
+def schedule(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Inline data movement, vectorise reductions, parallelise outer loops.  Never changes what is computed.
+
+    Returns the function as it is when it has no blocks to schedule.
+    """
+    sch = Schedule(function)
+    try:
+        names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_sblock("root"))]
+    except ScheduleError:  # no blocks: a function written with extern calls
+        return function
+    for name in names:
+        if _is_cheap_movement(sch.get(sch.get_sblock(name))):
+            sch = _attempt(sch, lambda s, n=name: s.compute_inline(s.get_sblock(n)))
+    names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_sblock("root"))]
+    for name in names:
+        before = sch
+        sch = _attempt(sch, lambda s, n=name: _vectorise_reduction(s, n))
+        if sch is before:
+            sch = _attempt(sch, lambda s, n=name: _parallelise(s, n))
+    return sch.mod["main"]
+
+
+def _attempt(sch: Schedule, change: Callable[[Schedule], Any]) -> Schedule:
+    """The schedule after ``change``; as it was when a primitive refuses or ``change`` returns False.
+
+    TVM 0.27 refuses with ``ScheduleError``, and a few times with a failed internal check (``rfactor`` of a reduction to a
+    single number).
+    """
+    trial = sch.copy()
+    try:
+        done = change(trial)
+    except (ScheduleError, tvm.error.InternalError):
+        return sch
+    return sch if done is False else trial
+
+
+def _is_cheap_movement(block: Any) -> bool:
+    """Element by element, and without a transcendental function: computing it again costs no more than loading it."""
+    if any(v.iter_type != _SPATIAL for v in block.iter_vars):
+        return False
+    dear = []
+
+    def visit(call: Any) -> None:
+        if getattr(call.op, "name", "") not in _CHEAP_CALLS:
+            dear.append(call)
+
+    tvm_ffi.structural_walk(block.body, (tvm.ir.Call, visit))
+    return not dear
+
+
+def _parallelise(sch: Schedule, name: str) -> bool:
+    """Fuse outer spatial loops and run them in parallel when there is enough work."""
+    block = sch.get_sblock(name)
+    kinds = [v.iter_type for v in sch.get(block).iter_vars]
+    loops = sch.get_loops(block)
+    if len(loops) != len(kinds) or any(k not in (_SPATIAL, _REDUCE) for k in kinds):
+        return False
+    work = math.prod(int(sch.get(r).extent) for r in loops)
+    spatial = [r for r, kind in zip(loops, kinds, strict=True) if kind == _SPATIAL]
+    outer = spatial[:-1] if len(spatial) > 1 and _REDUCE not in kinds else spatial
+    if work < _PARALLEL_FROM or not outer or loops[: len(outer)] != outer:
+        return False
+    sch.parallel(sch.fuse(*outer))
+    return True
+
+
+def _vectorise_reduction(sch: Schedule, name: str) -> bool:
+    """Reductions in vector registers.
+
+    Along contiguous memory the innermost reduction loop is split into lanes that are summed at the end; else the
+    innermost spatial loop is moved inside the reduction, when it is the contiguous one.
+    """
+    handle = sch.get_sblock(name)
+    block = sch.get(handle)
+    kinds = [v.iter_type for v in block.iter_vars]
+    loops = sch.get_loops(handle)
+    if _REDUCE not in kinds or len(loops) != len(kinds) or any(k not in (_SPATIAL, _REDUCE) for k in kinds):
+        return False
+    if kinds[-1] != _REDUCE or not isinstance(block.body, tirx.BufferStore):
+        return False
+    spatial = [r for r, kind in zip(loops, kinds, strict=True) if kind == _SPATIAL]
+    work = math.prod(int(sch.get(r).extent) for r in loops)
+    inner = loops[-1]
+    extent = int(sch.get(inner).extent)
+    lanes = next((n for n in _LANES if extent % n == 0 and extent >= 2 * n), None)
+    strides = _strides(block.body, block.iter_vars[-1].var)
+    if lanes and strides and all(s in (0, 1) for s in strides) and 1 in strides:
+        _, lane = sch.split(inner, [None, lanes])
+        partial = sch.rfactor(lane, factor_axis=len(spatial))
+        rf_loops = sch.get_loops(partial)
+        if len(rf_loops) != len(loops) + 1:
+            return False
+        lane_loop = rf_loops[-1]
+        rest = rf_loops[:-1]
+        sch.reorder(*rest, lane_loop)
+        sch.vectorize(lane_loop)
+        if spatial and work >= _PARALLEL_FROM:
+            sch.parallel(sch.fuse(*rest[: len(spatial)]))
+        return True
+    if not spatial or kinds[: len(spatial)] != [_SPATIAL] * len(spatial):
+        return False
+    column = spatial[-1]
+    width = int(sch.get(column).extent)
+    strides = _strides(block.body, block.iter_vars[len(spatial) - 1].var)
+    lanes = next((n for n in _LANES if width % n == 0), None)
+    if not lanes or not strides or any(s not in (0, 1) for s in strides) or 1 not in strides:
+        return False
+    outer, lane = sch.split(column, [None, lanes])
+    sch.reorder(*spatial[:-1], outer, *loops[len(spatial) :], lane)
+    if work >= _PARALLEL_FROM:
+        sch.parallel(sch.fuse(*spatial[:-1], outer))
+    sch.vectorize(lane)
+    sch.decompose_reduction(handle, loops[len(spatial)])
+    return True
+
+
+def _strides(store: Any, variable: Any) -> list[int | None]:
+    """For each load of the store's value: by how many elements its address moves when ``variable`` grows by one."""
+    analyzer = tvm.sym.Analyzer()
+    found: list[int | None] = []
+
+    def visit(load: Any) -> None:
+        if load.source.same_as(store.buffer):
+            return
+        address: Any = tirx.const(0, "int64")
+        for index, extent in zip(load.indices, load.source.shape, strict=True):
+            address = address * extent + index
+        moved = tvm_ffi.structural_map(address, (tvm.ir.Var, lambda v: v + 1 if v.same_as(variable) else v))
+        step = analyzer.simplify(moved - address)
+        found.append(int(step.value) if isinstance(step, tirx.IntImm) else None)
+
+    tvm_ffi.structural_walk(store.value, (tvm.ir.expr.TensorLoad, visit))
+    return found
+
+

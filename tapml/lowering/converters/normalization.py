@@ -1,0 +1,144 @@
+"""Softmax and the normalisations, each with all the results that PyTorch gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import tirx
+
+from tapml.lowering.context import Context
+from tapml.lowering.converters.reduction import amax, mean, reduce, sum_of
+from tapml.lowering.converters.scalar import like, select
+from tapml.lowering.converters.shape import reshape
+from tapml.lowering.registry import converter
+from tapml.suite.call import dtype_name
+
+
+@converter("aten._softmax.default")
+def softmax(ctx: Context, x: Any, dim: int, half_to_float: bool = False) -> Any:
+    numerator, total, _ = _exponentials(ctx, x, dim)
+    return ctx.pointwise(lambda e, s: e / s, numerator, total)
+
+
+def _exponentials(ctx: Context, x: Any, dim: int) -> tuple[Any, Any, Any]:
+    """``exp(x - max)``, its sum, and the maximum, all along ``dim`` with it kept."""
+    top = amax(ctx, x, dim, True)
+    numerator = ctx.pointwise(lambda a, m: tirx.exp(a - m), x, top)
+    return numerator, reduce(ctx, numerator, dim, True, sum_of), top
+
+
+@converter("aten._log_softmax.default")
+def log_softmax(ctx: Context, x: Any, dim: int, half_to_float: bool = False) -> Any:
+    _, total, top = _exponentials(ctx, x, dim)
+    return ctx.pointwise(lambda a, m, s: a - m - tirx.log(s), x, top, total)
+
+
+@converter("aten.softmax.int")
+def softmax_int(ctx: Context, x: Any, dim: int, dtype: Any = None) -> Any:
+    return softmax(ctx, x if dtype is None else ctx.cast(x, dtype_name(dtype)), dim)
+
+
+@converter("aten.log_softmax.int")
+def log_softmax_int(ctx: Context, x: Any, dim: int, dtype: Any = None) -> Any:
+    return log_softmax(ctx, x if dtype is None else ctx.cast(x, dtype_name(dtype)), dim)
+
+
+@converter("aten._safe_softmax.default")
+def safe_softmax(ctx: Context, x: Any, dim: int, dtype: Any = None) -> Any:
+    """Softmax in which a row of minus infinities gives zeros."""
+    x = x if dtype is None else ctx.cast(x, dtype_name(dtype))
+    top = amax(ctx, x, dim, True)
+    plain = softmax(ctx, x, dim)
+    return ctx.pointwise(
+        lambda p, m: select(tirx.EQ(m, -tirx.infinity(ctx.dtype(x))), like(p, 0.0), p), plain, top
+    )
+
+
+def _centered(ctx: Context, x: Any, dims: Sequence[int], eps: float) -> tuple[Any, Any, Any]:
+    """(``x - mean``, mean, reciprocal standard deviation) over ``dims``, dimensions kept; two passes."""
+    average = mean(ctx, x, dims, True)
+    centered = ctx.pointwise(lambda a, m: a - m, x, average)
+    squares = ctx.pointwise(lambda c: c * c, centered)
+    variance = mean(ctx, squares, dims, True)
+    return centered, average, ctx.pointwise(lambda v: like(v, 1.0) / tirx.sqrt(v + like(v, eps)), variance)
+
+
+def _affine(ctx: Context, x: Any, weight: Any, bias: Any) -> Any:
+    if weight is not None:
+        x = ctx.pointwise(lambda a, w: a * w, x, weight)
+    if bias is not None:
+        x = ctx.pointwise(lambda a, b: a + b, x, bias)
+    return x
+
+
+@converter("aten.native_layer_norm.default")
+def native_layer_norm(ctx: Context, x: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
+    rank = len(ctx.shape(x))
+    dims = list(range(rank - len(normalized_shape), rank))
+    centered, average, inverse = _centered(ctx, x, dims, eps)
+    normalized = ctx.pointwise(lambda c, r: c * r, centered, inverse)
+    return [_affine(ctx, normalized, weight, bias), average, inverse]
+
+
+@converter("aten.layer_norm.default")
+def layer_norm(
+    ctx: Context, x: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> Any:
+    return native_layer_norm(ctx, x, normalized_shape, weight, bias, eps)[0]
+
+
+@converter("aten._fused_rms_norm.default")
+def fused_rms_norm(ctx: Context, x: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None) -> Any:
+    import torch
+
+    from tapml.suite.call import torch_dtype
+
+    rank = len(ctx.shape(x))
+    epsilon = torch.finfo(torch_dtype(ctx.rounded_to or ctx.dtype(x))).eps if eps is None else eps
+    squares = ctx.pointwise(lambda a: a * a, x)
+    power = mean(ctx, squares, list(range(rank - len(normalized_shape), rank)), True)
+    inverse = ctx.pointwise(lambda v: like(v, 1.0) / tirx.sqrt(v + like(v, epsilon)), power)
+    return [_affine(ctx, ctx.pointwise(lambda a, r: a * r, x, inverse), weight, None), inverse]
+
+
+@converter("aten.native_group_norm.default")
+def native_group_norm(
+    ctx: Context, x: Any, weight: Any, bias: Any, n: int, channels: int, inner: int, groups: int, eps: float
+) -> Any:
+    shape = ctx.shape(x)
+    grouped = reshape(ctx, x, (n, groups, channels // groups * inner))
+    centered, average, inverse = _centered(ctx, grouped, [2], eps)
+    normalized = reshape(ctx, ctx.pointwise(lambda c, r: c * r, centered, inverse), shape)
+    per_channel = (channels, *([1] * (len(shape) - 2)))
+    weight, bias = (None if p is None else reshape(ctx, p, per_channel) for p in (weight, bias))
+    return [
+        _affine(ctx, normalized, weight, bias),
+        reshape(ctx, average, (n, groups)),
+        reshape(ctx, inverse, (n, groups)),
+    ]
+
+
+@converter("aten._native_batch_norm_legit_no_training.default")
+def batch_norm_inference(
+    ctx: Context, x: Any, weight: Any, bias: Any, mean_: Any, variance: Any, momentum: float, eps: float
+) -> Any:
+    shape = ctx.shape(x)
+    per_channel = (shape[1], *([1] * (len(shape) - 2)))
+    weight, bias, mean_, variance = (
+        None if p is None else reshape(ctx, p, per_channel) for p in (weight, bias, mean_, variance)
+    )
+    normalized = ctx.pointwise(
+        lambda a, m, v: (a - m) * (like(v, 1.0) / tirx.sqrt(v + like(v, eps))), x, mean_, variance
+    )
+    empty = ctx.full((0,), 0.0, ctx.dtype(x))
+    return [_affine(ctx, normalized, weight, bias), empty, empty]
+
+
+@converter("aten.native_batch_norm.default")
+def native_batch_norm(
+    ctx: Context, x: Any, weight: Any, bias: Any, mean_: Any, variance: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    if training:
+        raise ctx.unsupported("batch normalisation in training mode")
+    return batch_norm_inference(ctx, x, weight, bias, mean_, variance, momentum, eps)

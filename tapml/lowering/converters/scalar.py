@@ -1,0 +1,133 @@
+"""Scalar functions of TIR with PyTorch's meaning, NaN included."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import tirx
+
+from tapml.lowering.context import constant, scalar_dtype
+
+
+def is_float(value: Any) -> bool:
+    return scalar_dtype(value).startswith(("float", "bfloat"))
+
+
+def like(value: Any, number: float) -> Any:
+    """``number`` as a constant of ``value``'s dtype."""
+    return constant(number, scalar_dtype(value))
+
+
+def select(condition: Any, yes: Any, no: Any) -> Any:
+    return tirx.Select(condition, yes, no)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger; NaN if either is."""
+    return select(tirx.Or(a > b, tirx.isnan(a)), a, b) if is_float(a) else tirx.Max(a, b)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller; NaN if either is."""
+    return select(tirx.Or(a < b, tirx.isnan(a)), a, b) if is_float(a) else tirx.Min(a, b)
+
+
+def remainder(a: Any, b: Any) -> Any:
+    """Python's ``%``: the sign of the divisor."""
+    if not is_float(a):
+        return tirx.floormod(a, b)
+    rest = tirx.fmod(a, b)
+    zero = like(a, 0.0)
+    return select(tirx.And(rest != zero, tirx.NE(b < zero, rest < zero)), rest + b, rest)
+
+
+def fmod(a: Any, b: Any) -> Any:
+    """C's ``%``: the sign of the dividend."""
+    return tirx.fmod(a, b) if is_float(a) else tirx.truncmod(a, b)
+
+
+def floor_divide(a: Any, b: Any) -> Any:
+    """Division rounded toward minus infinity, as ``c10::div_floor_floating`` computes it for floats."""
+    if not is_float(a):
+        return tirx.floordiv(a, b)
+    zero, one, half = like(a, 0.0), like(a, 1.0), like(a, 0.5)
+    rest = tirx.fmod(a, b)
+    quotient = (a - rest) / b
+    quotient = select(tirx.And(rest != zero, tirx.NE(b < zero, rest < zero)), quotient - one, quotient)
+    floored = tirx.floor(quotient)
+    floored = select(quotient - floored > half, floored + one, floored)
+    signed_zero = select((a / b) < zero, -zero, zero)
+    return select(b == zero, a / b, select(quotient != zero, floored, signed_zero))
+
+
+def truncate_divide(a: Any, b: Any) -> Any:
+    """Division rounded toward zero."""
+    return tirx.trunc(a / b) if is_float(a) else tirx.truncdiv(a, b)
+
+
+def power(a: Any, b: Any) -> Any:
+    """``a ** b`` for floats."""
+    return tirx.power(a, b)
+
+
+def power_constant(a: Any, exponent: float) -> Any:
+    """``a ** exponent`` with PyTorch's short cuts for small exponents (``pow_tensor_scalar_optimized_kernel``)."""
+    if exponent == 0:
+        return like(a, 1)
+    if float(exponent).is_integer() and (0 < exponent <= 3 or not is_float(a)):
+        return _integer_power(a, int(exponent))
+    if exponent == 0.5:
+        return tirx.sqrt(a)
+    if exponent == -0.5:
+        return like(a, 1.0) / tirx.sqrt(a)
+    if exponent == -1:
+        return like(a, 1.0) / a
+    if exponent == -2:
+        return like(a, 1.0) / (a * a)
+    return tirx.power(a, like(a, exponent))
+
+
+def _integer_power(a: Any, exponent: int) -> Any:
+    result = None
+    while exponent:
+        if exponent & 1:
+            result = a if result is None else result * a
+        a = a * a
+        exponent >>= 1
+    return result
+
+
+def sign(a: Any) -> Any:
+    """-1, 0 or 1; NaN gives 0 as in PyTorch."""
+    zero, one = like(a, 0), like(a, 1)
+    if scalar_dtype(a).startswith("uint"):
+        return select(a > zero, one, zero)
+    return select(a > zero, one, select(a < zero, -one, zero))
+
+
+def sigmoid(a: Any) -> Any:
+    return like(a, 1.0) / (like(a, 1.0) + tirx.exp(-a))
+
+
+def gelu(a: Any) -> Any:
+    return a * like(a, 0.5) * (like(a, 1.0) + tirx.erf(a * like(a, math.sqrt(0.5))))
+
+
+def gelu_tanh(a: Any) -> Any:
+    inner = like(a, math.sqrt(2.0 / math.pi)) * (a + like(a, 0.044715) * a * a * a)
+    return like(a, 0.5) * a * (like(a, 1.0) + tirx.tanh(inner))
+
+
+def expm1(a: Any) -> Any:
+    """``exp(a) - 1`` without cancellation: ``2 exp(a/2) sinh(a/2)``, by Kahan's formula ``(u-1) a / log u``."""
+    one = like(a, 1.0)
+    u = tirx.exp(a)
+    minus = u - one
+    kahan = minus * a / tirx.log(u)
+    return select(u == one, a, select(minus == -one, minus, select(tirx.isinf(u), u, kahan)))
+
+
+def softplus(a: Any, beta: float, threshold: float) -> Any:
+    scaled = a * like(a, beta)
+    return select(scaled > like(a, threshold), a, tirx.log1p(tirx.exp(scaled)) / like(a, beta))

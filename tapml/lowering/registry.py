@@ -1,0 +1,92 @@
+"""The one registry of converters and kernels, tapml's own and the user's.
+
+A *converter* turns one operator call into Relax expressions::
+
+    @tapml.converter("aten.softsign.default")
+    def softsign(ctx, x):
+        return ctx.pointwise(lambda v: v / (1.0 + tirx.abs(v)), x)
+
+It receives a :class:`tapml.lowering.context.Context` and the call's arguments, each tensor as a Relax expression and
+all else as the Python value that PyTorch got.  It returns one expression, or a sequence with one for each result.
+A *kernel* is the same for one target only, and is preferred there: it usually ends in ``ctx.te`` (a TE function) or
+``ctx.call_tir`` (a TVMScript ``PrimFunc``).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tapml.errors import UsageError
+
+Converter = Callable[..., Any]
+_F = TypeVar("_F", bound=Converter)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered converter: for which operator, on which target (``None``: any), and where it was defined."""
+
+    operator: str
+    target: str | None
+    function: Converter
+    module: str
+
+    @property
+    def source(self) -> str:
+        """Text that identifies the code: part of the key under which compiled kernels are cached."""
+        try:
+            return inspect.getsource(inspect.getmodule(self.function) or self.function)
+        except (OSError, TypeError):
+            return repr(self.function)
+
+    @property
+    def builtin(self) -> bool:
+        return self.module.startswith("tapml.")
+
+
+_entries: dict[tuple[str, str | None], Entry] = {}
+
+
+def converter(*operators: str) -> Callable[[_F], _F]:
+    """Register the decorated function as converter of ``operators`` on every target.  A later one replaces an earlier."""
+    return _register(operators, None)
+
+
+def kernel(*operators: str, target: str) -> Callable[[_F], _F]:
+    """Register the decorated function as the kernel of ``operators`` on ``target`` (``llvm``, ``webgpu``, ...)."""
+    return _register(operators, target)
+
+
+def _register(operators: tuple[str, ...], target: str | None) -> Callable[[_F], _F]:
+    for operator in operators:
+        if operator.count(".") != 2:
+            raise UsageError(
+                f"expected an operator such as aten.mm.default, found {operator!r}",
+                hint="`tapml show SUITE` lists operators by their full names",
+            )
+
+    def register(function: _F) -> _F:
+        for operator in operators:
+            _entries[operator, target] = Entry(operator, target, function, function.__module__)
+        return function
+
+    return register
+
+
+def find(operator: str, target: str) -> Entry | None:
+    """The kernel for ``target`` if there is one, else the converter, else ``None``."""
+    _load_builtin()
+    return _entries.get((operator, target)) or _entries.get((operator, None))
+
+
+def registered() -> list[Entry]:
+    """All entries, ours included, by operator name."""
+    _load_builtin()
+    return sorted(_entries.values(), key=lambda e: (e.operator, e.target or ""))
+
+
+def _load_builtin() -> None:
+    import tapml.lowering.converters.all  # noqa: F401

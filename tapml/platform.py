@@ -1,0 +1,125 @@
+"""What a platform is, and the one look-up by name.
+
+A platform is a package ``tapml.platforms.<target>`` (folder ``platforms/<target>``) with a module-level object ``PLATFORM``
+that meets :class:`Platform`.  Nothing else in tapml knows which platforms there are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from tapml.errors import DeviceError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+    from tapml.kernels.plan import Artifact
+    from tapml.lowering.lower import Lowered
+    from tapml.suite.call import Signature
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """Where kernels execute: ``llvm:cpu``, ``vulkan:lavapipe``, ``metal:emulated``.
+
+    ``emulated`` devices must be called that wherever a result is shown.  ``details``: driver, features, limits.
+    """
+
+    name: str
+    description: str
+    emulated: bool = False
+    details: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def mode(self) -> str:
+        return "emulated" if self.emulated else "native"
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One run of an operator: its results in the order of the signature, the kernels launched, and the seconds taken.
+
+    ``notes`` says what the executor did around the kernels (a copy into an overlapping argument, say).
+    """
+
+    results: tuple[torch.Tensor, ...]
+    launches: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+class Executable(Protocol):
+    """An operator, loaded on a device."""
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> Execution:
+        """Execute on tensor arguments with the shapes, dtypes and strides of the signature.
+
+        Arguments are not changed; what an in-place operator writes comes back as a result.  Raises
+        :class:`tapml.errors.DeviceError` when the device fails.
+        """
+
+
+class Device(Protocol):
+    """An open device."""
+
+    info: DeviceInfo
+
+    def load(self, artifact: Artifact, signature: Signature) -> Executable:
+        """Make a compiled operator ready to run."""
+
+
+class Platform(Protocol):
+    """Our code for one target: its TVM target, legalisation, compiler and devices."""
+
+    name: str
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        """The devices that are here now, best first."""
+
+    def fingerprint(self, device: str) -> str:
+        """Text that changes whenever compiled code does: TVM target, compiler versions, our own passes."""
+
+    def build(self, lowered: Lowered, device: str) -> Artifact:
+        """Legalise, schedule and compile a lowered signature.
+
+        Raises :class:`tapml.errors.CompileError` or :class:`tapml.errors.UnsupportedError`.
+        """
+
+    def open(self, device: str) -> Device:
+        """Open a device by name.  Raises :class:`tapml.errors.DeviceError` when it is not here."""
+
+
+def platform_names() -> tuple[str, ...]:
+    """Names of all platforms: the packages in ``tapml.platforms``."""
+    import tapml.platforms
+
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(tapml.platforms.__path__) if m.ispkg))
+
+
+def find_platform(target: str) -> Platform:
+    """The platform of a target.  Raises :class:`UsageError` naming those that exist."""
+    if target not in platform_names():
+        raise UsageError(
+            f"expected a target out of {', '.join(platform_names())}, found {target!r}",
+            hint="`tapml devices` lists targets and devices",
+        )
+    platform: Platform = importlib.import_module(f"tapml.platforms.{target}").PLATFORM
+    return platform
+
+
+def find_device(platform: Platform, name: str | None) -> DeviceInfo:
+    """The named device of a platform, or its best one.  Raises :class:`DeviceError` when it is not here."""
+    here = platform.devices()
+    for info in here:
+        if name is None or info.name == name:
+            return info
+    known = ", ".join(d.name for d in here) or "none"
+    wanted = f"device {name!r}" if name else "any device"
+    raise DeviceError(
+        f"expected {wanted} for target {platform.name}, found {known}",
+        hint="`tapml devices` lists what is here",
+    )
