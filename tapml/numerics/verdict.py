@@ -13,9 +13,10 @@ class ResultVerdict:
     """The judgement of one result (``out0``, ``arg2``, ...) of a call.
 
     ``code`` names the rule that decided (``within-reference-error``, ``within-floor``, ``exact``, ``error-too-large``,
-    ``nonfinite-pattern``, ``integer-mismatch``, ``shape``, ``dtype``, ``absorbed-overflow``, ``better-than-reference``, ...).
-    ``figures``: max abs and rel error with index and both values, rmse of candidate and reference, ulp, cosine, sqnr_db,
-    bias, worst channel, the floors, ``smallest_rtol`` and ``smallest_atol`` that would have passed, headroom.
+    ``nonfinite-pattern``, ``integer-mismatch``, ``shape``, ``dtype``, ``absorbed-overflow``,
+    ``better-than-reference``, ...). ``figures``: max abs and rel error with index and both values, rmse of candidate
+    and reference, ulp, cosine, sqnr_db, bias, worst channel, the floors, ``smallest_rtol`` and ``smallest_atol`` that
+    would have passed, headroom.
     """
 
     name: str
@@ -28,7 +29,11 @@ class ResultVerdict:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement of a candidate on a case: passed only if every result passed."""
+    """The judgement of a candidate on a case: passed only if every result passed.
+
+    ``code`` and ``explanation`` are those of the first result that failed, else of the first that is better than the
+    reference, else of the first.
+    """
 
     passed: bool
     code: str
@@ -38,7 +43,8 @@ class Verdict:
 
     @classmethod
     def of(cls, results: Sequence[ResultVerdict], warnings: Sequence[str] = ()) -> Verdict:
-        worst = next((r for r in results if not r.passed), results[0] if results else None)
+        notable = [r for r in results if not r.passed] + [r for r in results if r.code == "better-than-reference"]
+        worst = next(iter([*notable, *results]), None)
         if worst is None:
             return cls(False, "no-results", "the call has no result to compare", (), tuple(warnings))
         prefix = f"{worst.name}: " if len(results) > 1 else ""

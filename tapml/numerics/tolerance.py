@@ -1,0 +1,132 @@
+"""Every number that decides a judgement, in one place, each with its source.
+
+The rules they enter are in :mod:`tapml.numerics.judge`; ``benchmarks/calibrate.py`` measures what they let pass and
+what they catch, and ``docs/numerics.md`` prints its table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from tapml.suite.call import dtype_name
+
+PEAK_RATIO = 5.0
+"""An error may be this many times the largest error of the reference among comparable elements.
+
+The calibration's healthy kernels stay below it in float16 and bfloat16; in float32 they do not (a sequential sum of
+49,152 terms has 100 times the error of PyTorch's blocked one), which is what the analytic floor is for.
+"""
+
+SEPARABLE_RATIO = 12.0
+"""The same, in units of the reference's root mean square error predicted for the element from its row, column, ...
+
+A normal distribution reaches 5 in a million elements and the prediction is good to a factor of about 2.
+"""
+
+ELEMENT_UNITS = 8.0
+"""Error of elementwise arithmetic, in units of ``u`` times the first-order sensitivity: ``c`` of ``c*u*|y|``.
+
+WGSL (2024, section 15.7.4) allows log 2^-21 absolute on [0.5, 2], which is 8 u; exp 3 + 2|x| ulp; division 2.5 ulp.
+"""
+
+RUNNING_UNITS = 2.0
+"""Error of a sequential sum, in units of ``u * sqrt(sum of S_k^2)`` with ``S_k`` its partial sums.
+
+A rounding error is uniform in half a unit in the last place, 0.41 u of the value (root mean square over a binade);
+2.0 is 4.9 standard deviations.  Source: N. Higham and T. Mary, "A new approach to probabilistic rounding error
+analysis" (2019).
+"""
+
+ABSOLUTE_UNITS = 4.0
+"""Error in units of ``u * min(1, rms(y))``: formulas with an intermediate of order one (tanh as (e-1)/(e+1), 1 +
+erf).
+"""
+
+TYPICAL_ELEMENT_UNITS = 2.0
+"""As :data:`ELEMENT_UNITS`, for a root mean square instead of a maximum."""
+
+TYPICAL_RUNNING_UNITS = 1.2
+"""As :data:`RUNNING_UNITS`, for a root mean square: 3 standard deviations, because the elements of a row may share one
+sum (a variance), so that their errors do not average out."""
+
+TYPICAL_OUTPUT_UNITS = 0.6
+"""Root mean square of rounding to nearest is 0.58 of its maximum where the spacing is widest."""
+
+BIAS_UNITS = 0.3
+"""Mean signed error (away from zero), in half units in the last place, from which 16-bit results are called biased.
+
+Rounding to nearest has 0, truncation has -1.
+"""
+
+BIAS_RATIO = 1.4
+"""A bias fails only together with a root mean square error this many times the reference's (truncation: 2)."""
+
+HEADROOM = 0.5
+"""A magnitude above this share of the dtype's largest is a warning: 32,752 for float16."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What rounding means for one output dtype.
+
+    ``unit``: unit round-off u.  ``accumulate``: u of the arithmetic inside an operator (float32 for 16-bit dtypes, as
+    in every serious kernel).  ``largest``: largest finite value.  ``smallest``: absolute error that is always
+    allowed: the subnormal spacing, or, where GPUs flush subnormals to zero, the smallest normal.  ``ratio``: m, by
+    how much the root mean square error may exceed the reference's.  ``output_units``: how many roundings to this
+    dtype one result may suffer.
+    """
+
+    dtype: torch.dtype
+    unit: float
+    accumulate: float
+    largest: float
+    smallest: float
+    ratio: float
+    output_units: float
+    reason: str
+
+    @property
+    def overflow(self) -> float:
+        """Magnitude from which rounding to nearest gives infinity."""
+        return self.largest * (1 + self.unit / (2 - 2 * self.unit)) if self.dtype != torch.float64 else self.largest
+
+
+_FLOAT32 = 2.0**-24
+
+_TABLE = {
+    torch.float64: (2.0**-53, 2.0**-53, 2.0, 1.0, "the oracle has the same precision: judged by the floor"),
+    torch.float32: (2.0**-24, _FLOAT32, 2.0, 1.0, "m = 2: torch._dynamo.utils.same, fp32"),
+    torch.bfloat16: (
+        2.0**-8,
+        _FLOAT32,
+        3.0,
+        3.0,
+        "m = 3: torch._dynamo.utils.same, 16-bit: intermediates may round too",
+    ),
+    torch.float16: (
+        2.0**-11,
+        _FLOAT32,
+        3.0,
+        3.0,
+        "m = 3: torch._dynamo.utils.same, 16-bit: intermediates may round too",
+    ),
+}
+
+
+@lru_cache(maxsize=None)
+def limits_of(dtype: torch.dtype) -> Limits:
+    """The row of the table for a floating (or complex: its component's) dtype.
+
+    Dtypes outside the table (float8) are judged as 16-bit ones with the unit round-off that ``torch.finfo`` tells.
+    Raises :class:`TypeError` for an integer or bool dtype.
+    """
+    real = dtype.to_real() if dtype.is_complex else dtype
+    info = torch.finfo(real)
+    default = (info.eps / 2, _FLOAT32, 3.0, 3.0, "as 16-bit")
+    unit, accumulate, ratio, output_units, reason = _TABLE.get(real, default)
+    flushed = real in (torch.float32, torch.bfloat16)
+    smallest = info.smallest_normal if flushed else info.smallest_normal * info.eps
+    return Limits(real, unit, accumulate, info.max, smallest, ratio, output_units, f"{dtype_name(real)}: {reason}")
