@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tapml.carving.classify import Observation, classify, is_undefined, tensors_in
 from tapml.carving.origin import Module, ModuleTracker
-from tapml.carving.portable import PortableCall, is_composite, portable
+from tapml.carving.portable import PortableCall, is_composite, portable, take_apart
 from tapml.errors import UnsupportedError
 from tapml.suite.call import Signature, TensorSpec, canonical_json, collect_results, encode_arguments, mutated_tensors
 
@@ -188,7 +188,7 @@ class CallMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             entry = self._entries[frozen] = self._build(func, args, kwargs, tensors)
         if entry.decompose:
             with self:
-                return func.decompose(*args, **kwargs)
+                return take_apart(func, args, kwargs)
         self.calls += 1
         return self.on_call(entry, func, args, kwargs, tensors)
 

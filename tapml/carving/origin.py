@@ -19,18 +19,19 @@ Module = torch.nn.Module
 class ModuleTracker:
     """Follows which module is running, by name, from :meth:`attach` to :meth:`detach`.
 
-    ``current`` is the path of the innermost running module, with the names of ``model.named_modules()``.  A module that
-    is not part of ``model`` (or any, when there is none) is named after its class, and its descendants after it.
-    ``parameters`` holds the storage pointers of the parameters of every module that has run or belongs to ``model``.
+    ``current`` is the path of the innermost running module, with the names of ``model.named_modules()``.  Without a
+    model, a module that runs on its own is named after its class, and its descendants after it.  A module from
+    elsewhere that a module calls (an activation out of a table) is named after both.  ``parameters`` holds the storage
+    pointers of the parameters of every module that has run or belongs to ``model``.
 
-    ``on_enter`` is called with each module before its forward; what it raises ends the run.
+    ``on_enter`` is called with each module that is not from elsewhere before its forward; what it raises ends the run.
     """
 
     def __init__(self, model: Module | None = None, on_enter: Callable[[Module], None] | None = None) -> None:
         self.current = ""
         self.parameters: set[int] = set()
         self._names: dict[int, str] = {}
-        self._known: list[Module] = []  # keeps the modules alive, so that their ids stay theirs
+        self._known: dict[int, Module] = {}  # keeps the modules alive, so that their ids stay theirs
         self._stack: list[tuple[Module, str]] = []
         self._handles: list[Any] = []
         self._on_enter = on_enter
@@ -58,20 +59,26 @@ class ModuleTracker:
         for name, module in root.named_modules(prefix=prefix):
             if id(module) not in self._names:
                 self._names[id(module)] = name
-                self._known.append(module)
-                self.parameters.update(
-                    p.untyped_storage()._cdata
-                    for p in module._parameters.values()
-                    if p is not None and type(p) is torch.nn.Parameter
-                )
+                self._remember_parameters(module)
+
+    def _remember_parameters(self, module: Module) -> None:
+        self._known[id(module)] = module
+        for parameter in module._parameters.values():
+            if type(parameter) is torch.nn.Parameter:
+                self.parameters.add(parameter.untyped_storage()._cdata)
 
     def _enter(self, module: Module, args: Any) -> None:
-        if self._on_enter is not None:
-            self._on_enter(module)
         name = self._names.get(id(module))
-        if name is None:
-            self._learn(module, type(module).__name__)
-            name = self._names[id(module)]
+        if name is None and self._stack:
+            name = f"{self.current}.{type(module).__name__}" if self.current else type(module).__name__
+            if id(module) not in self._known:
+                self._remember_parameters(module)
+        else:
+            if name is None:
+                self._learn(module, type(module).__name__)
+                name = self._names[id(module)]
+            if self._on_enter is not None:
+                self._on_enter(module)
         self._stack.append((module, self.current))
         self.current = name
 

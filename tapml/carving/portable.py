@@ -18,6 +18,7 @@ import torch
 
 aten = torch.ops.aten
 Operator = torch._ops.OpOverload
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,20 @@ def is_composite(func: Operator) -> bool:
 
     Attention is the exception: its parts depend on the machine, so the whole is what can be ported.
     """
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
     if func is aten.scaled_dot_product_attention.default:
         return False
-    return key in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(func._name, key)
+    return _COMPOSITE in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(func._name, _COMPOSITE)
+
+
+def take_apart(func: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Execute a composite operator by way of the operators that it is made of.
+
+    PyTorch has second, Python versions of some for its compiler (in them, dropout that does nothing copies); what
+    counts is the one that runs outside inference mode.
+    """
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func._name, _COMPOSITE):
+        return func._op_dk(_COMPOSITE, *args, **kwargs)
+    return func.decompose(*args, **kwargs)
 
 
 def _off_device(value: Any) -> Any:
