@@ -123,7 +123,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 @lru_cache(maxsize=None)
 def resolve_operator(name: str) -> torch._ops.OpOverload:
-    """``aten.mm.default`` -> the overload.  Raises :class:`UnsupportedError` when this PyTorch has none of that name."""
+    """``aten.mm.default`` -> the overload.  Raises :class:`UnsupportedError` when PyTorch has none of that name."""
     namespace, _, rest = name.partition(".")
     packet, _, overload = rest.partition(".")
     try:
@@ -190,7 +190,7 @@ def decode_arguments(template: Json, tensors: Sequence[Any]) -> tuple[list[Any],
     """
 
     def decode(value: Json) -> Any:
-        if isinstance(value, _PLAIN) or isinstance(value, float):
+        if isinstance(value, (*_PLAIN, float)):
             return value
         if isinstance(value, list):
             return [decode(v) for v in value]

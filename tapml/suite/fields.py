@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -42,17 +42,18 @@ Place = tuple[str | int, ...]
 
 
 class FieldChecker:
-    """Checks of single fields."""
+    """Checks of single fields.  Messages begin with ``subject``: the file, or whatever the fields are of."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, subject: Path | str, *, hint: str = DAMAGED) -> None:
+        self.subject = subject
+        self.hint = hint
         self.sizes: dict[str, int] = {}
         """Bytes of each buffer, by hash."""
 
     def fail(self, where: Place, expected: str, found: Any) -> NoReturn:
         place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where).lstrip(".")
         raise SuiteError(
-            f"{self.path}: expected {expected} at {place or 'the top'}, found {shorten(found)}", hint=DAMAGED
+            f"{self.subject}: expected {expected} at {place or 'the top'}, found {shorten(found)}", hint=self.hint
         )
 
     def members(self, value: Any, names: set[str], where: Place) -> dict[str, Any]:
@@ -110,7 +111,7 @@ class FieldChecker:
 
     # -- signatures ---------------------------------------------------------------------------------------------------
 
-    def spec(self, item: dict[str, Any], where: Place) -> TensorSpec:
+    def spec(self, item: dict[str, Any], where: Place, dtypes: Container[str] = _ALL_DTYPES) -> TensorSpec:
         shape, strides, dtype = item.get("shape"), item.get("strides"), item.get("dtype")
         for key, value in (("shape", shape), ("strides", strides)):
             if not isinstance(value, list) or len(value) > _MAX_DIMENSIONS:
@@ -120,8 +121,9 @@ class FieldChecker:
         assert isinstance(shape, list) and isinstance(strides, list)
         if len(shape) != len(strides):
             self.fail((*where, "strides"), f"{len(shape)} strides, one a dimension", strides)
-        if not isinstance(dtype, str) or dtype not in DTYPES:
-            self.fail((*where, "dtype"), "the name of a dtype that a suite can hold", dtype)
+        if not isinstance(dtype, str) or dtype not in dtypes:
+            which = "that PyTorch has" if dtypes is _ALL_DTYPES else "that a suite can hold"
+            self.fail((*where, "dtype"), f"the name of a dtype {which}", dtype)
         if math.prod(n or 1 for n in shape) * 16 >= _LIMIT:
             self.fail((*where, "shape"), "a tensor that 64-bit numbers can address", shape)
         return TensorSpec(tuple(shape), dtype, tuple(strides))
@@ -208,7 +210,7 @@ class FieldChecker:
         """A tensor record whose view stays within its buffer."""
         names = {"buffer", "dtype", "shape", "strides", "offset"}
         self.members(item, names | {"packed"} if isinstance(item, dict) and "packed" in item else names, where)
-        spec, offset = self.spec(item, where), self.integer(item, "offset", where)
+        spec, offset = self.spec(item, where, DTYPES), self.integer(item, "offset", where)
         digest, packed = self.text(item, "buffer", where), item.get("packed", False)
         size = self.sizes.get(digest)
         if size is None:

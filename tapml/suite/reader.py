@@ -158,7 +158,7 @@ def _paused_collection() -> Iterator[None]:
 
 def _read_pack(root: Path, name: str, size: int) -> dict[str, Entry]:
     path = root / name
-    if not path.resolve().is_relative_to(root.resolve()):
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise SuiteError(f"{path}: expected a pack within the suite, found a link out of it", hint=DAMAGED)
     found = regular_file_size(path, hint="copy the suite again from where it came, or carve it again")
     if found != size:

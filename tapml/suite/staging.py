@@ -56,7 +56,9 @@ class StagingDirectory:
         finally:
             _unlock(old_lock)
         _sync_directory(self.target.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        if old.exists():
+            old.rename(self.path)  # half deleted, it must not be taken for one to put back
+            shutil.rmtree(self.path, ignore_errors=True)
         _unlock(self._lock)
         self._lock = None
         return self.target

@@ -17,7 +17,8 @@ import torch
 from tapml.errors import SuiteError, TapmlError, UsageError
 from tapml.suite.call import Json, TensorSpec
 from tapml.suite.case import Case, SignatureRecord
-from tapml.suite.manifest import CaseEntry, Manifest, manifest_text
+from tapml.suite.fields import FieldChecker
+from tapml.suite.manifest import CaseEntry, Manifest, manifest_text, signature_to_json
 from tapml.suite.reader import Suite
 from tapml.suite.record import TensorRecord, alias_groups, check_recordable
 from tapml.suite.staging import MANIFEST, StagingDirectory
@@ -147,7 +148,7 @@ class SuiteWriter:
         ``info``: any JSON (source, settings, versions, seed, notes); ``created`` (UTC) is added.  Its members
         ``created``, ``timing`` and ``host`` are no part of the suite's digest.
 
-        Raises what :meth:`add_case` does.
+        Raises what :meth:`add_case` does; but for a full disk, :meth:`commit` may be tried again then.
         """
         self._check_open()
         outputs = dict(reference_outputs or {})
@@ -169,7 +170,7 @@ class SuiteWriter:
                 text = manifest_text(manifest.to_json())
             except (TypeError, ValueError) as error:
                 raise SuiteError(f"{self.path}: expected JSON as info, found something else: {error}") from error
-            with open(self._staging.path / MANIFEST, "x", encoding="ascii") as file:
+            with open(self._staging.path / MANIFEST, "w", encoding="ascii") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -192,6 +193,7 @@ class SuiteWriter:
             raise SuiteError(f"expected a case id {case.signature.id}/<n>, found {case.id!r}")
         if case.id in self._cases:
             raise SuiteError(f"expected each case once, found {case.id} again")
+        FieldChecker(f"case {case.id}", hint="").signature(signature_to_json(case.signature), ("signature",))
         specs = case.signature.tensors
         shapes = [(spec.shape, spec.dtype) for spec in specs]
         found = [TensorSpec.of(tensor) for tensor in case.tensors]
