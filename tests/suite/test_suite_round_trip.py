@@ -86,7 +86,7 @@ def views(draw: st.DrawFn) -> torch.Tensor:
     return base.as_strided(shape, strides, offset)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(views(), min_size=1, max_size=3), st.data())
 def test_any_view_comes_back(tensors: list[torch.Tensor], data: st.DataObject) -> None:
     case = tensors_case(*tensors)
@@ -95,7 +95,7 @@ def test_any_view_comes_back(tensors: list[torch.Tensor], data: st.DataObject) -
         assert_same_case(suite.case(case.id), case)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_any_alias_group_shares_storage_after_reading(data: st.DataObject) -> None:
     base = random_tensor(torch.uint8, 160)
