@@ -14,9 +14,12 @@ A *kernel* is the same for one target only, and is preferred there: it usually e
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tapml.errors import UsageError
@@ -80,6 +83,34 @@ def find(operator: str, target: str) -> Entry | None:
     """The kernel for ``target`` if there is one, else the converter, else ``None``."""
     _load_builtin()
     return _entries.get((operator, target)) or _entries.get((operator, None))
+
+
+def load_extensions(files: Sequence[str]) -> None:
+    """Run the user's Python files, which register converters and kernels; each once per process.
+
+    Raises :class:`UsageError` when a file is missing or raises.
+    """
+    _load_builtin()
+    for file in files:
+        path = Path(file).resolve()
+        if path in _loaded:
+            continue
+        if not path.is_file():
+            raise UsageError(f"expected a Python file with converters, found nothing at {file}")
+        name = f"tapml_extension_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"expected a Python file with converters, found {file}")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise UsageError(f"{file} raised {type(error).__name__}: {error}") from error
+        _loaded.add(path)
+
+
+_loaded: set[Path] = set()
 
 
 def registered() -> list[Entry]:

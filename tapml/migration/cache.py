@@ -1,0 +1,106 @@
+"""Compiled kernels on disk, by what determines them.
+
+A key covers the signature, the route, the converter's source, tapml's own lowering, the target and the versions of the
+compilers; so an entry never has to be invalidated, only forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from functools import lru_cache
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from tapml._version import __version__
+from tapml.kernels.plan import Artifact, Plan
+from tapml.lowering.functional import functional_overload
+from tapml.lowering.registry import find
+from tapml.suite.call import Json, Signature, resolve_operator
+
+
+def cache_root() -> Path:
+    """``$TAPML_CACHE``, or tapml's folder in the user's cache directory."""
+    configured = os.environ.get("TAPML_CACHE")
+    return Path(configured) if configured else user_cache_path("tapml")
+
+
+def artifact_key(signature: Signature, route: str, target: str, fingerprint: str) -> str:
+    """The key under which the kernel of a signature is kept (64 hex digits)."""
+    operator = str(functional_overload(resolve_operator(signature.operator)))
+    entry = find(operator, target)
+    converter = "" if entry is None or entry.builtin else f"{entry.module} {entry.source}"
+    results = [[name, spec.to_json()] for name, spec in signature.results]
+    parts = [signature.id, results, route, target, fingerprint, converter, _lowering_source(), __version__]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@lru_cache(maxsize=None)
+def _lowering_source() -> str:
+    digest = hashlib.sha256()
+    package = Path(__file__).parent.parent
+    for folder in ("lowering", "kernels"):
+        for path in sorted((package / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class KernelCache:
+    """Artifacts in a directory; safe to share between processes (entries appear by one rename)."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = (root or cache_root()) / "kernels"
+
+    def get(self, key: str) -> Artifact | None:
+        """The artifact, or ``None`` when it is absent or incomplete."""
+        folder = self._folder(key)
+        try:
+            meta = json.loads((folder / "artifact.json").read_text())
+            files = {name: (folder / name).read_bytes() for name in meta["files"]}
+        except (OSError, ValueError, KeyError):
+            return None
+        if any(hashlib.sha256(files[name]).hexdigest() != digest for name, digest in meta["files"].items()):
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        return Artifact(
+            Plan.from_json(meta["plan"]),
+            files,
+            meta["route"],
+            tuple(meta["converters"]),
+            tuple(meta["notes"]),
+            meta["facts"],
+        )
+
+    def put(self, key: str, artifact: Artifact) -> None:
+        """Keep an artifact.  Raises ``OSError`` when the disk is full."""
+        folder = self._folder(key)
+        if folder.exists():
+            return
+        temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+        temporary.mkdir(parents=True)
+        try:
+            for name, data in artifact.files.items():
+                (temporary / name).write_bytes(data)
+            meta: Json = {
+                "plan": artifact.plan.to_json(),
+                "files": {n: hashlib.sha256(d).hexdigest() for n, d in artifact.files.items()},
+                "route": artifact.route,
+                "converters": list(artifact.converters),
+                "notes": list(artifact.notes),
+                "facts": artifact.facts,
+            }
+            (temporary / "artifact.json").write_text(json.dumps(meta))
+            os.rename(temporary, folder)
+        except FileExistsError:
+            shutil.rmtree(temporary, ignore_errors=True)
+        except OSError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if not folder.exists():
+                raise
+
+    def _folder(self, key: str) -> Path:
+        return self.root / key[:2] / key

@@ -1,0 +1,161 @@
+"""The gate: the program with one more step in place, in a process of its own; and bisection when it leaves the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+
+from tapml.migration.hybrid import HybridRequest, HybridResult, HybridSetup, open_program
+from tapml.migration.process import Gone, WorkerProcess
+from tapml.suite.call import Json
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """One decision.
+
+    ``operator``: what was put in place (empty: everything).  ``kernels``: what stays in place because of this decision.
+    ``rejected``: signatures taken back.  ``where``: the call at which the program left the bounds.  ``complete``: number of
+    signatures in place during the run.  ``comparison``: see :class:`tapml.numerics.model.ModelComparison`.
+    """
+
+    operator: str
+    accepted: bool
+    explanation: str
+    kernels: dict[str, str] = field(default_factory=dict)
+    rejected: tuple[str, ...] = ()
+    where: str = ""
+    complete: int = 0
+    launches: int = 0
+    seconds: float = 0.0
+    on_target: dict[str, int] = field(default_factory=dict)
+    in_torch: dict[str, int] = field(default_factory=dict)
+    comparison: Json = None
+    text: str = ""
+    unknown: tuple[str, ...] = ()
+    last: bool = True
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Json) -> GateResult:
+        return cls(**{**data, "rejected": tuple(data["rejected"]), "unknown": tuple(data["unknown"])})
+
+
+class Gate:
+    """Owns the hybrid process; starts another when a kernel takes it down."""
+
+    def __init__(self, setup: HybridSetup, seconds: float) -> None:
+        self._setup, self._seconds = setup, seconds
+        self._worker: WorkerProcess | None = None
+
+    def __enter__(self) -> Gate:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+    def start(self) -> None:
+        """Begin loading the reference."""
+        if self._worker is None:
+            self._worker = WorkerProcess(open_program, (self._setup,), "tapml-hybrid")
+
+    def decide(
+        self, name: str, added: dict[str, str], kernels: dict[str, str], operator_of: Callable[[str], str]
+    ) -> Iterator[GateResult]:
+        """Run the program with ``added`` on top of ``kernels``.
+
+        When it leaves its bounds, the operator at fault is found (by bisection, if ``added`` holds several), named with the
+        call at which it happened, and taken back; the rest is tried again.  The last result yielded has ``last`` set.
+        """
+        remaining = dict(added)
+        while remaining:
+            result = self.check(name, remaining, kernels)
+            if result.accepted:
+                yield result
+                return
+            operator = self._operator_at_fault(remaining, kernels, operator_of)
+            bad = {s: k for s, k in remaining.items() if operator_of(s) == operator}
+            good = {s: k for s, k in remaining.items() if s not in bad}
+            before = {**kernels, **good} if not name else kernels
+            where = self._call_at_fault(operator, bad, before)
+            remaining = good
+            yield replace(
+                result, operator=operator, kernels={}, rejected=tuple(bad), where=where, last=not remaining
+            )
+
+    def check(self, name: str, added: dict[str, str], kernels: dict[str, str]) -> GateResult:
+        """One run.  A crash or time-out of the process is a rejection."""
+        together = {**kernels, **added}
+        try:
+            result = self._run(HybridRequest(together))
+        except Gone as gone:
+            text = f"the program {gone.status}: {gone.message}"
+            return GateResult(name, False, text, complete=len(together), comparison={"output": list(gone.output)})
+        return GateResult(
+            name,
+            result.comparison.accepted,
+            result.comparison.explanation,
+            dict(added) if result.comparison.accepted else {},
+            complete=len(together),
+            launches=result.launches,
+            seconds=result.seconds,
+            on_target=result.on_target,
+            in_torch=result.in_torch,
+            comparison=result.comparison.to_json(),
+            text=result.text,
+            unknown=result.unknown,
+        )
+
+    def _run(self, request: HybridRequest) -> HybridResult:
+        self.start()
+        assert self._worker is not None
+        try:
+            answer: HybridResult = self._worker.ask(request, seconds=self._seconds)
+        except Gone:
+            self._worker = None
+            raise
+        return answer
+
+    def _accepted(self, request: HybridRequest) -> tuple[bool, str]:
+        try:
+            result = self._run(request)
+        except Gone:
+            return False, ""
+        return result.comparison.accepted, result.last
+
+    def _operator_at_fault(
+        self, added: dict[str, str], kernels: dict[str, str], operator_of: Callable[[str], str]
+    ) -> str:
+        """The first operator of ``added``, in order, with which the program leaves its bounds."""
+        operators = list(dict.fromkeys(operator_of(s) for s in added))
+        low, high = 0, len(operators)  # with the first `high` operators it is out of bounds
+        while high - low > 1:
+            middle = (low + high) // 2
+            chosen = {s: k for s, k in added.items() if operator_of(s) in operators[:middle]}
+            if self._accepted(HybridRequest({**kernels, **chosen}))[0]:
+                low = middle
+            else:
+                high = middle
+        return operators[high - 1]
+
+    def _call_at_fault(self, operator: str, bad: dict[str, str], kernels: dict[str, str]) -> str:
+        """The call of ``operator`` from which on the program is out of bounds, by bisection over its calls."""
+        together = {**kernels, **bad}
+        try:
+            calls = self._run(HybridRequest(together, operator, 1 << 60)).on_target.get(operator, 0)
+        except Gone:
+            return "found no single call: the process does not survive"
+        low, high, where = 0, calls, ""
+        while high - low > 1:
+            middle = (low + high) // 2
+            accepted, _ = self._accepted(HybridRequest(together, operator, middle))
+            low, high = (middle, high) if accepted else (low, middle)
+        if calls:
+            accepted, where = self._accepted(HybridRequest(together, operator, high))
+            if accepted:
+                return "found no single call: the error adds up"
+        return where

@@ -1,0 +1,210 @@
+"""Compile, run and judge one signature, in the process that this is called in.  :mod:`tapml.migration.pool` calls it in workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from tapml.errors import CompileError, DeviceError, TapmlError, UnsupportedError
+from tapml.kernels.plan import Artifact
+from tapml.lowering.lower import lower, routes
+from tapml.lowering.registry import load_extensions
+from tapml.migration.cache import KernelCache, artifact_key
+from tapml.migration.outcome import Attempt, CaseResult, Outcome
+from tapml.numerics.judge import determinism, judge
+from tapml.numerics.oracle import Oracle, float64_results
+from tapml.platform import Device, Executable, Platform, find_platform
+from tapml.suite.call import Signature
+from tapml.suite.case import Case
+from tapml.suite.reader import Suite
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a worker needs: where the suite is, which signature, which device.
+
+    ``extensions``: files of the user that register converters and kernels.  ``cache``: the cache's root, ``None`` for the
+    user's.  ``seconds`` and ``memory_mb`` are limits that the pool enforces.
+    """
+
+    suite: str
+    signature: str
+    operator: str
+    target: str
+    device: str
+    extensions: tuple[str, ...] = ()
+    cache: str | None = None
+    seconds: float = 120.0
+    memory_mb: int = 4096
+
+
+@dataclass
+class _Clock:
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
+
+
+def judge_signature(job: Job) -> Outcome:
+    """Try the routes to the target one after another until one is right on every kept case.
+
+    Never raises for what a candidate does: converters that raise, compilers that refuse and wrong numbers are outcomes.
+    Raises :class:`tapml.errors.SuiteError` for a damaged suite and :class:`tapml.errors.DeviceError` for a missing device.
+    """
+    load_extensions(job.extensions)
+    clock = _Clock()
+    with clock.phase("load"):
+        suite = open_suite(job.suite)
+        record = suite.signature(job.signature)
+        cases = [suite.case(case) for case in record.cases]
+    signature = record.signature
+    platform, device = open_device(job.target, job.device)
+    outcome = Outcome(job.signature, signature.operator, "unsupported", "")
+    if not cases:
+        return replace(outcome, status="skipped", message="the suite keeps no case of this signature")
+    attempts: list[Attempt] = []
+    truths: list[Oracle] = []
+    first_failure: Outcome | None = None
+    try:
+        available = routes(signature, job.target)
+    except UnsupportedError as error:
+        return replace(outcome, message=error.message)
+    for route in available:
+        result = _try_route(route, job, signature, cases, platform, device, clock, truths)
+        if isinstance(result, Attempt):
+            attempts.append(result)
+            continue
+        if result.passed:
+            return replace(result, attempts=tuple(attempts), seconds=clock.seconds)
+        attempts.append(Attempt(route, "failed", result.message))
+        first_failure = first_failure or result
+    if first_failure is not None:
+        return replace(first_failure, attempts=tuple(attempts), seconds=clock.seconds)
+    worst = next((a for a in attempts if a.status == "failed"), attempts[0])
+    return replace(
+        outcome, status=worst.status, message=worst.message, attempts=tuple(attempts), seconds=clock.seconds
+    )
+
+
+@lru_cache(maxsize=1)
+def open_suite(path: str) -> Suite:
+    """The suite, opened once per process."""
+    return Suite.open(Path(path))
+
+
+@lru_cache(maxsize=1)
+def open_device(target: str, device: str) -> tuple[Platform, Device]:
+    """The platform and the opened device, once per process."""
+    platform = find_platform(target)
+    return platform, platform.open(device)
+
+
+def _try_route(
+    route: str,
+    job: Job,
+    signature: Signature,
+    cases: list[Case],
+    platform: Platform,
+    device: Device,
+    clock: _Clock,
+    truths: list[Oracle],
+) -> Outcome | Attempt:
+    try:
+        artifact, key, cached = compile_route(route, job, signature, platform, clock)
+        executable = device.load(artifact, signature)
+    except UnsupportedError as error:
+        return Attempt(route, "unsupported", error.message)
+    except (CompileError, DeviceError) as error:
+        return Attempt(route, "failed", error.message)
+    except MemoryError:
+        raise
+    except Exception as error:  # a converter is anybody's code
+        return Attempt(route, "failed", f"converter raised {type(error).__name__}: {error}"[:400])
+    results: list[CaseResult] = []
+    for i, case in enumerate(cases):
+        with clock.phase("judge"):
+            if i == len(truths):
+                truths.append(float64_results(signature, case.tensors))
+        results.append(_run_case(case, executable, clock, truths[i]))
+        if not results[-1].passed:
+            break
+    bad = next((r for r in results if not r.passed), None)
+    return Outcome(
+        signature.id,
+        signature.operator,
+        "failed" if bad else "passed",
+        bad.explanation if bad else results[0].explanation,
+        route=route,
+        converters=artifact.converters,
+        notes=artifact.notes,
+        artifact=key,
+        cached=cached,
+        launches=results[0].launches,
+        cases=tuple(results),
+    )
+
+
+def compile_route(
+    route: str, job: Job, signature: Signature, platform: Platform, clock: _Clock
+) -> tuple[Artifact, str, bool]:
+    """(artifact, its key, whether it came from the cache)."""
+    cache = KernelCache(Path(job.cache) if job.cache else None)
+    key = artifact_key(signature, route, job.target, platform.fingerprint(job.device))
+    artifact = cache.get(key)
+    if artifact is not None:
+        return artifact, key, True
+    with clock.phase("lower"):
+        lowered = lower(signature, job.target, route)
+    with clock.phase("build"):
+        artifact = platform.build(lowered, job.device)
+    cache.put(key, artifact)
+    return artifact, key, False
+
+
+def _run_case(case: Case, executable: Executable, clock: _Clock, truth: Oracle) -> CaseResult:
+    names = [name for name, _ in case.signature.results]
+    try:
+        with clock.phase("run"):
+            first = executable.run(case.tensors)
+            second = executable.run(case.tensors)
+    except DeviceError as error:
+        return CaseResult(case.id, False, "device", error.message, (), 0, 0.0, {})
+    if first.launches == 0:
+        return CaseResult(case.id, False, "not-executed", "no kernel was launched on the device", (), 0, 0.0, {})
+    candidate = list(zip(names, first.results, strict=True))
+    with clock.phase("judge"):
+        verdict = judge(case.signature, case.tensors, case.results, candidate, oracle=truth)
+        drift = determinism(candidate, list(zip(names, second.results, strict=True)))
+    warnings = (*verdict.warnings, *first.notes, *((drift,) if drift else ()))
+    return CaseResult(
+        case.id,
+        verdict.passed,
+        verdict.code,
+        verdict.explanation,
+        warnings,
+        first.launches,
+        second.seconds,
+        verdict.to_json(),
+    )
+
+
+def guard_threads(jobs: int) -> None:
+    """Share the cores between workers: PyTorch's threads in this process."""
+    torch.set_num_threads(max(1, (torch.get_num_threads() or 1) // max(1, jobs)))
+
+
+def as_error(error: TapmlError) -> dict[str, str]:
+    """A TapmlError as it travels between processes."""
+    return {"type": type(error).__name__, "message": error.message, "hint": error.hint}

@@ -1,0 +1,247 @@
+"""The climb: each operator is compiled and judged on its cases, put in place, and the program is run with it.
+
+Workers judge signatures ahead while the hybrid program runs; decisions are taken in the order in which the reference first
+called the operators, so that a resumed migration ends as an undisturbed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tapml.errors import TapmlError
+from tapml.migration.cache import KernelCache
+from tapml.migration.gate import Gate, GateResult
+from tapml.migration.hybrid import HybridSetup
+from tapml.migration.journal import Journal, journal_folder, locked
+from tapml.migration.outcome import Outcome
+from tapml.migration.pool import WorkerPool
+from tapml.migration.resume import begin
+from tapml.migration.settings import Settings
+from tapml.platform import DeviceInfo
+from tapml.suite.call import Json
+from tapml.suite.case import SignatureRecord
+from tapml.suite.reader import Suite
+
+Listener = Callable[[str, Any], None]
+"""Told of ``("judged", Outcome)``, ``("gate", GateResult)`` and ``("phase", text)`` as they happen."""
+
+
+@dataclass(frozen=True)
+class MigrationResult:
+    """How a migration ended.
+
+    ``outcomes``: by signature id.  ``gates``: one decision for each step of the climb, in order.  ``kernels``: cache keys of
+    what is migrated.  ``final``: the last hybrid run with everything that stayed in place, ``None`` when nothing did.
+    ``kept``: signatures that stay in PyTorch by their class, with their number by class.
+    """
+
+    suite: str
+    target: str
+    device: DeviceInfo
+    outcomes: dict[str, Outcome]
+    gates: tuple[GateResult, ...]
+    kernels: dict[str, str]
+    final: GateResult | None
+    kept: dict[str, int]
+    resumed: bool
+
+    @property
+    def rolled_back(self) -> tuple[str, ...]:
+        """Signatures that passed alone and were taken back."""
+        return tuple(s for s, o in self.outcomes.items() if o.passed and s not in self.kernels)
+
+    def status(self, signature: str) -> str:
+        """``migrated``, ``rolled back``, or why not: ``failed``, ``unsupported``, ``crashed``, ``timed out``, ``skipped``."""
+        outcome = self.outcomes[signature]
+        if not outcome.passed:
+            return outcome.status
+        return "migrated" if signature in self.kernels else "rolled back"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of compute signatures by status."""
+        found: dict[str, int] = {}
+        for signature in self.outcomes:
+            status = self.status(signature)
+            found[status] = found.get(status, 0) + 1
+        return found
+
+    @property
+    def accepted(self) -> bool:
+        """Every compute signature is on the target, and the program with all of them is accepted."""
+        return set(self.counts) <= {"migrated"} and self.final is not None and self.final.accepted
+
+    def to_json(self) -> Json:
+        return {
+            "suite": self.suite,
+            "target": self.target,
+            "device": self.device.name,
+            "mode": self.device.mode,
+            "accepted": self.accepted,
+            "counts": self.counts,
+            "kept": self.kept,
+            "final": self.final.to_json() if self.final else None,
+            "gates": [g.to_json() for g in self.gates],
+            "signatures": [{**o.to_json(), "status": self.status(s)} for s, o in self.outcomes.items()],
+        }
+
+
+def compute_signatures(suite: Suite) -> list[SignatureRecord]:
+    """The signatures that have to migrate, in order of their first call."""
+    return [record for record in suite.signatures if record.kind == "compute"]
+
+
+def test(
+    path: Path, settings: Settings, select: Callable[[SignatureRecord], bool], listen: Listener
+) -> tuple[DeviceInfo, list[Outcome]]:
+    """Judge each selected compute signature alone.  Outcomes in the suite's order."""
+    settings, info = settings.resolved()
+    records = [r for r in compute_signatures(Suite.open(path)) if select(r)]
+    found: dict[str, Outcome] = {}
+    with WorkerPool(settings.jobs, memory_mb=settings.memory_mb) as pool:
+        for outcome in pool.run([settings.job(path, r) for r in records]):
+            found[outcome.signature] = outcome
+            listen("judged", outcome)
+    return info, [found[r.signature.id] for r in records]
+
+
+def migrate(path: Path, settings: Settings, *, resume: bool | None, listen: Listener) -> MigrationResult:
+    """Climb.  ``resume``: go on with the journal (True), begin anew (False), or go on if it is unfinished (None).
+
+    Raises :class:`UsageError` when another process migrates the suite on this device, or the journal belongs to
+    something else; :class:`SuiteError` for a damaged suite; what loading the reference raises.
+    """
+    settings, info = settings.resolved()
+    suite = Suite.open(path)
+    folder = journal_folder(path, settings.target, settings.device)
+    with locked(folder):
+        journal = Journal(folder / "journal.jsonl")
+        try:
+            resumed = begin(journal, suite, settings, resume)
+            return _Climb(path, suite, settings, info, journal, listen).run(resumed)
+        finally:
+            journal.close()
+
+
+@dataclass
+class _Climb:
+    path: Path
+    suite: Suite
+    settings: Settings
+    info: DeviceInfo
+    journal: Journal
+    listen: Listener
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    kernels: dict[str, str] = field(default_factory=dict)
+    gates: list[GateResult] = field(default_factory=list)
+
+    def run(self, resumed: bool) -> MigrationResult:
+        records = compute_signatures(self.suite)
+        steps = self._steps(records)
+        self._recall(records)
+        missing = [r for r in records if r.signature.id not in self.outcomes]
+        setup = HybridSetup(
+            str(self.path), self.settings.target, self.settings.device, self.settings.extensions, self.settings.cache
+        )
+        with (
+            WorkerPool(self.settings.jobs, memory_mb=self.settings.memory_mb) as pool,
+            Gate(setup, self.settings.hybrid_seconds) as gate,
+        ):
+            if missing:
+                pool.start(len(missing))
+            gate.start()
+            judged = pool.run([self.settings.job(self.path, r) for r in missing])
+            for name, members in steps:
+                self._await(judged, members)
+                self._step(gate, name, members)
+            for _ in judged:
+                raise TapmlError("a worker answered for a signature that is in no step")
+            final = self._final(gate)
+        result = MigrationResult(
+            str(self.path),
+            self.settings.target,
+            self.info,
+            {r.signature.id: self.outcomes[r.signature.id] for r in records},
+            tuple(self.gates),
+            dict(self.kernels),
+            final,
+            self._kept(),
+            resumed,
+        )
+        if not self.journal.finished:
+            self.journal.append({"event": "finished", "counts": result.counts, "accepted": result.accepted})
+        return result
+
+    def _steps(self, records: Sequence[SignatureRecord]) -> list[tuple[str, list[SignatureRecord]]]:
+        """What is put in place together: a signature, an operator, or everything."""
+        if self.settings.gate == "call":
+            return [(r.signature.operator, [r]) for r in records]
+        if self.settings.gate == "end":
+            return [("", list(records))] if records else []
+        by_operator: dict[str, list[SignatureRecord]] = {}
+        for record in records:
+            by_operator.setdefault(record.signature.operator, []).append(record)
+        return list(by_operator.items())
+
+    def _recall(self, records: Sequence[SignatureRecord]) -> None:
+        """Take over what the journal knows; a passed signature whose kernel has gone from the cache is judged again."""
+        cache = KernelCache(Path(self.settings.cache) if self.settings.cache else None)
+        wanted = {r.signature.id for r in records}
+        for event in self.journal.of_kind("judged"):
+            outcome = Outcome.from_json(event["outcome"])
+            if outcome.signature in wanted and (not outcome.passed or cache.get(outcome.artifact) is not None):
+                self.outcomes[outcome.signature] = outcome
+
+    def _await(self, judged: Iterator[Outcome], members: Sequence[SignatureRecord]) -> None:
+        while any(m.signature.id not in self.outcomes for m in members):
+            outcome = next(judged)
+            self.outcomes[outcome.signature] = outcome
+            self.journal.append({"event": "judged", "outcome": outcome.to_json()})
+            self.listen("judged", outcome)
+
+    def _step(self, gate: Gate, name: str, members: Sequence[SignatureRecord]) -> None:
+        """Put what passed of ``members`` in place, if the program stays within its bounds with it."""
+        added = {
+            m.signature.id: self.outcomes[m.signature.id].artifact
+            for m in members
+            if self.outcomes[m.signature.id].passed
+        }
+        if not added:
+            return
+        step = "+".join(sorted(added))
+        for event in self.journal.of_kind("gate"):
+            if event["step"] == step:
+                self._take(GateResult.from_json(event["result"]))
+                return
+        for result in gate.decide(name, added, self.kernels, self._operator_of):
+            self._take(result)
+            self.journal.append({"event": "gate", "step": step if result.last else "", "result": result.to_json()})
+            self.listen("gate", result)
+
+    def _take(self, result: GateResult) -> None:
+        self.gates.append(result)
+        self.kernels.update(result.kernels)
+
+    def _operator_of(self, signature: str) -> str:
+        return self.suite.signature(signature).signature.operator
+
+    def _final(self, gate: Gate) -> GateResult | None:
+        """The last accepted run if it had everything in place, else one more run."""
+        if not self.kernels:
+            return None
+        last = self.gates[-1] if self.gates else None
+        if last is not None and last.accepted and last.complete == len(self.kernels):
+            return last
+        result = gate.check("", {}, self.kernels)
+        self.listen("gate", result)
+        return result
+
+    def _kept(self) -> dict[str, int]:
+        kept: dict[str, int] = {}
+        for record in self.suite.signatures:
+            if record.kind != "compute":
+                kept[record.kind] = kept.get(record.kind, 0) + 1
+        return kept

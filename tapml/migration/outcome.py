@@ -1,0 +1,81 @@
+"""What happened to one signature on a target: a value that goes from worker to journal to report."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+from tapml.suite.call import Json
+
+STATUSES = ("passed", "failed", "unsupported", "crashed", "timed out", "skipped")
+"""``passed``: executed on the device and right.  ``failed``: executed and wrong, or refused by the compiler.
+``unsupported``: no way to the target.  ``crashed``, ``timed out``: the process that compiled or ran it did not survive.
+``skipped``: not tried, for a reason that is no fault of the candidate (the device lacks a feature)."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One route (see :mod:`tapml.lowering.lower`) and how far it came."""
+
+    route: str
+    status: str
+    message: str
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """The verdict on one case (as JSON, see :class:`tapml.numerics.verdict.Verdict`) with launches and seconds."""
+
+    case: str
+    passed: bool
+    code: str
+    explanation: str
+    warnings: tuple[str, ...]
+    launches: int
+    seconds: float
+    verdict: Json
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of one signature.
+
+    ``artifact``: key of the compiled kernel in the cache.  ``launches``: kernels launched by one execution, more than 0
+    whenever ``status`` is ``passed``.  ``output``: the last lines that a crashed or hung worker printed.  ``seconds``:
+    time by phase (``lower``, ``build``, ``run``, ``judge``).
+    """
+
+    signature: str
+    operator: str
+    status: str
+    message: str
+    route: str = ""
+    converters: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    artifact: str = ""
+    cached: bool = False
+    launches: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    cases: tuple[CaseResult, ...] = ()
+    output: tuple[str, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "passed"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Distinct warnings of all cases, in order."""
+        return tuple(dict.fromkeys(w for c in self.cases for w in c.warnings))
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Json) -> Outcome:
+        data = dict(data)
+        data["attempts"] = tuple(Attempt(**a) for a in data["attempts"])
+        data["cases"] = tuple(CaseResult(**{**c, "warnings": tuple(c["warnings"])}) for c in data["cases"])
+        for name in ("converters", "notes", "output"):
+            data[name] = tuple(data[name])
+        return cls(**data)
