@@ -105,6 +105,23 @@ def test_an_interrupt_between_the_renames_puts_the_old_suite_back(
     assert Suite.open(tmp_path / "s").digest == old.digest
 
 
+def test_everything_is_on_the_disk_before_the_suite_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    rename = os.rename
+    monkeypatch.setattr(os, "rename", lambda *paths: (flushed.append("rename"), rename(*paths)))
+    write_suite(tmp_path / "s", [CASE])
+    staging = str(tmp_path / f".s.tmp-{os.getpid()}")
+    before, after = flushed[: flushed.index("rename")], flushed[flushed.index("rename") + 1 :]
+    assert sorted(name.removeprefix(staging) for name in before) == [
+        "",
+        "/manifest.json",
+        "/tensors",
+        "/tensors/pack-0000.safetensors",
+    ]
+    assert after == [str(tmp_path)]
+
+
 # -- outputs that exist -----------------------------------------------------------------------------------------------
 
 
