@@ -26,7 +26,7 @@ def read_inputs(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         if path.endswith(".safetensors"):
             inputs = load_file(path)
         else:
-            with numpy.load(path, allow_pickle=False) as arrays:
+            with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as arrays:
                 inputs = {name: torch.from_numpy(numpy.array(arrays[name])) for name in arrays.files}
     except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, SafetensorError) as error:
         raise UsageError(f"cannot read inputs from {path}: {error}", hint=hint) from error

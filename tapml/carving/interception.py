@@ -137,6 +137,7 @@ class CallMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         seen = Observation(func, args, kwargs)
         output = func(*args, **kwargs)
+        _require_strided(func, tensors_in(output))
         results = entry.results(tensors, output)
         kind = classify(entry.operator, seen, results)
         if kind == "compute" and func not in self._defined:
@@ -197,12 +198,22 @@ class CallMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             entry = Entry.__new__(Entry)
             entry.decompose = True
             return entry
+        _require_strided(func, tensors)
         if len({id(t) for t in tensors}) < len(tensors):  # x * x: tell the occurrences apart, another call is x * y
             tensors = []
             args, kwargs = pytree.tree_map_only(torch.Tensor, partial(_alias, tensors), (args, kwargs))
         entry = Entry(func, portable(func, args, kwargs), tensors)
         self.on_entry(entry)
         return entry
+
+
+def _require_strided(func: Operator, tensors: Tensors) -> None:
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            raise UnsupportedError(
+                f"{func}: expected strided tensors, found one of layout {str(tensor.layout).removeprefix('torch.')}",
+                hint="convert it with .to_dense() before the reference runs",
+            )
 
 
 def _alias(aliases: list[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from tapml.errors import UsageError
+import tapml
+from tapml.errors import TapmlError, UsageError
 
 Outputs = dict[str, torch.Tensor]
 
@@ -58,12 +60,12 @@ class Reference:
         """Run once, without gradients, from the seed; returns copies of the tensors that came out, by name.
 
         ``mode`` (a recorder) is active for the program alone, not for the copying of inputs and outputs.
-        Raises :class:`UsageError` when nothing that came out is a tensor.
+        Raises :class:`UsageError` when the program raises, or nothing that came out is a tensor.
         """
         with torch.no_grad():
             inputs = pytree.tree_map_only(torch.Tensor, torch.clone, self._inputs)
             torch.manual_seed(self._seed)
-            with mode if mode is not None else nullcontext():
+            with user_code("the reference"), mode if mode is not None else nullcontext():
                 output = self._call(inputs)
             return name_outputs(self._select(output) if self._select is not None else output)
 
@@ -77,6 +79,37 @@ class Reference:
         Whether the bits are still the checkpoint's is for the caller to compare.
         """
         return self._checkpoint.get(tensor.untyped_storage()._cdata)
+
+
+_OURS, _PYTORCH = (os.path.dirname(os.path.abspath(str(m.__file__))) + os.sep for m in (tapml, torch))
+
+
+@contextmanager
+def user_code(what: str) -> Iterator[None]:
+    """An exception of the user's code becomes a :class:`UsageError` which says where it was raised.
+
+    Those that tapml itself raises, by intent or by a defect, pass.
+    """
+    try:
+        yield
+    except TapmlError:
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        theirs = [f for f in frames if not f.filename.startswith((_OURS, _PYTORCH))]
+        if isinstance(error, SyntaxError) and error.filename:
+            where = f"{error.filename}:{error.lineno}"
+        elif not frames[-1].filename.startswith(_OURS):
+            shown = theirs[-1] if theirs else frames[-1]
+            where = f"{shown.filename}:{shown.lineno}"
+        elif isinstance(error, ImportError | TypeError):  # raised by the call itself: a missing module, other arguments
+            where = "no line of its own"
+        else:
+            raise
+        raise UsageError(
+            f"{what} raised {type(error).__name__}: {error} ({where})",
+            hint="it has to work in plain Python first: call it there",
+        ) from error
 
 
 def name_outputs(output: Any) -> Outputs:

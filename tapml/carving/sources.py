@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -16,10 +15,11 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from tapml.carving.inputs import read_inputs
-from tapml.carving.reference import DTYPES, Reference, cast_floats, require_evaluation_mode
-from tapml.errors import TapmlError, UsageError
+from tapml.carving.reference import DTYPES, Reference, cast_floats, require_evaluation_mode, user_code
+from tapml.errors import UsageError
 from tapml.suite.call import Json
 
 KINDS = ("factory", "huggingface", "gguf", "exported")
@@ -109,7 +109,7 @@ def find_source(
 def load_source(spec: SourceSpec, *, note: Note | None = None) -> Reference:
     """Load the program and its inputs.
 
-    Raises :class:`TapmlError` subclasses for everything that can be wrong with the source: it is missing or damaged, it
+    Raises errors of :mod:`tapml.errors` for everything that can be wrong with the source: it is missing or damaged, it
     needs a package that is missing, its factory raises or returns something else.
     """
     loaders: dict[str, Callable[[SourceSpec, Note], Reference]] = {
@@ -171,7 +171,7 @@ def _load_factory(spec: SourceSpec, note: Note) -> Reference:
             hint=f"it has: {', '.join(sorted(names)[:10])}" if names else "",
         )
     torch.manual_seed(spec.seed)
-    with _user_code(f"the factory {spec.location}"), _on_path(spec.directory):
+    with user_code(f"the factory {spec.location}"), _on_path(spec.directory):
         made = factory()
     description = f"factory {spec.location}"
     if callable(made) and not isinstance(made, torch.nn.Module):
@@ -240,10 +240,10 @@ def _import(place: str, directory: str) -> ModuleType:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # dataclasses and pickle look their module up
-        with _user_code(place), _on_path(os.path.dirname(place)):
+        with user_code(place), _on_path(os.path.dirname(place)):
             spec.loader.exec_module(module)
         return module
-    with _user_code(f"module {place}"), _on_path(directory):
+    with user_code(f"module {place}"), _on_path(directory):
         try:
             return importlib.import_module(place)
         except ModuleNotFoundError as error:
@@ -264,24 +264,6 @@ def _on_path(directory: str) -> Iterator[None]:
     finally:
         if directory in sys.path:
             sys.path.remove(directory)
-
-
-@contextmanager
-def _user_code(what: str) -> Iterator[None]:
-    """An exception of the user's code becomes a :class:`UsageError` which says where it was raised."""
-    try:
-        yield
-    except TapmlError:
-        raise
-    except Exception as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
-        where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"
-        if isinstance(error, SyntaxError) and error.filename:
-            where = f"{error.filename}:{error.lineno}"
-        raise UsageError(
-            f"{what} raised {type(error).__name__}: {error} ({where})",
-            hint="it has to work in plain Python first: import it and call it there",
-        ) from error
 
 
 # -- others -----------------------------------------------------------------------------------------------------------
@@ -310,15 +292,24 @@ def _load_exported(spec: SourceSpec, note: Note) -> Reference:
         ) from error
     for module in model.modules():
         module.training = False  # an exported graph has its mode built in, and no .eval()
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = {}
     if spec.inputs:
-        kwargs = read_inputs(spec.inputs)
+        args, kwargs = _exported_arguments(program, read_inputs(spec.inputs), spec.location)
     elif program.example_inputs is None:
         raise UsageError(f"{spec.location} has no example inputs", hint="give --inputs FILE.npz or FILE.safetensors")
     else:
         args, kwargs = program.example_inputs
     return _from_call(spec, f"exported program {spec.location}", model, args, kwargs)
+
+
+def _exported_arguments(program: torch.export.ExportedProgram, inputs: Mapping[str, torch.Tensor], path: str) -> Any:
+    """Tensors by name -> (args, kwargs) of the program, which was exported for tensors of these names."""
+    names = [str(name) for name in program.graph_signature.user_inputs]
+    if set(names) != set(inputs):
+        raise UsageError(
+            f"expected inputs named {', '.join(names)} for {path}, found {', '.join(inputs)}",
+            hint="name the tensors in the file as the exported program does",
+        )
+    return pytree.tree_unflatten([inputs[name] for name in names], program.call_spec.in_spec)
 
 
 def _require_file(path: str) -> None:
