@@ -1,1 +1,24 @@
-"""tapml"""
+"""tapml brings a PyTorch model to a platform where it does not run yet, operator by operator.
+
+The library's verbs live in :mod:`tapml.carving` and :mod:`tapml.migration`; ``converter`` and ``kernel`` register your own
+way for an operator (see :mod:`tapml.lowering.registry`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tapml._version import __version__
+
+if TYPE_CHECKING:
+    from tapml.lowering.registry import converter, kernel
+
+__all__ = ["__version__", "converter", "kernel"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("converter", "kernel"):
+        from tapml.lowering import registry
+
+        return getattr(registry, name)
+    raise AttributeError(f"module 'tapml' has no attribute {name!r}")

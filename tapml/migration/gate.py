@@ -83,9 +83,7 @@ class Gate:
             before = {**kernels, **good} if not name else kernels
             where = self._call_at_fault(operator, bad, before)
             remaining = good
-            yield replace(
-                result, operator=operator, kernels={}, rejected=tuple(bad), where=where, last=not remaining
-            )
+            yield replace(result, operator=operator, kernels={}, rejected=tuple(bad), where=where, last=not remaining)
 
     def check(self, name: str, added: dict[str, str], kernels: dict[str, str]) -> GateResult:
         """One run.  A crash or time-out of the process is a rejection."""

@@ -93,9 +93,7 @@ def judge_signature(job: Job) -> Outcome:
     if first_failure is not None:
         return replace(first_failure, attempts=tuple(attempts), seconds=clock.seconds)
     worst = next((a for a in attempts if a.status == "failed"), attempts[0])
-    return replace(
-        outcome, status=worst.status, message=worst.message, attempts=tuple(attempts), seconds=clock.seconds
-    )
+    return replace(outcome, status=worst.status, message=worst.message, attempts=tuple(attempts), seconds=clock.seconds)
 
 
 @lru_cache(maxsize=1)

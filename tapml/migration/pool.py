@@ -98,5 +98,3 @@ class WorkerPool:
 
 def _lost(job: Job, gone: Gone) -> Outcome:
     return Outcome(job.signature, job.operator, gone.status, gone.message, output=gone.output)
-
-

@@ -1,0 +1,77 @@
+"""``tapml migrate``: climb."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tapml.cli.options import suite_argument, target_options
+
+
+@click.command(
+    epilog="""\
+\b
+Examples:
+  tapml migrate suite --target llvm
+  tapml migrate suite --target llvm --gate end --jobs 2
+  tapml migrate suite --target llvm --with my_operators.py --restart
+"""
+)
+@suite_argument
+@target_options
+@click.option(
+    "--gate",
+    type=click.Choice(["call", "operator", "end"]),
+    default="operator",
+    show_default=True,
+    help="How often the program runs with what has migrated: after each signature, each operator, or once.",
+)
+@click.option(
+    "--resume/--restart", default=None, help="Go on with the journal, or begin anew.  [default: go on if unfinished]"
+)
+def command(
+    suite: Path,
+    target: str,
+    device: str,
+    jobs: int | None,
+    timeout: float,
+    memory_limit: int,
+    extensions: tuple[Path, ...],
+    json_file: Path | None,
+    gate: str,
+    resume: bool | None,
+) -> int:
+    """Move a program onto a target operator by operator, checking the numbers at each step.
+
+    An operator is compiled and judged on its cases; if it passes, the program runs with it and all operators migrated
+    so far executing on the target, and its outputs are compared with the reference's.  What fails stays in PyTorch.
+    The journal survives any interruption: the same command goes on where it was.
+    """
+    from tapml.migration.ladder import compute_signatures, migrate
+    from tapml.migration.settings import Settings
+    from tapml.report.progress import outcome_progress
+    from tapml.report.terminal import print_migration, write_json
+    from tapml.suite.reader import Suite
+
+    settings = Settings(
+        target,
+        device,
+        gate=gate,
+        jobs=jobs,
+        seconds=timeout,
+        memory_mb=memory_limit,
+        extensions=tuple(str(e) for e in extensions),
+    )
+    total = len(compute_signatures(Suite.open(suite)))
+    try:
+        with outcome_progress(total) as listen:
+            result = migrate(suite, settings, resume=resume, listen=listen)
+    except KeyboardInterrupt as stop:
+        stop.hint = f"`tapml migrate {suite} --target {target} --resume` goes on where it was"  # type: ignore[attr-defined]
+        raise
+    if json_file is not None:
+        write_json(json_file, result.to_json())
+    if json_file is None or str(json_file) != "-":
+        print_migration(result)
+    return 0 if result.accepted else 1

@@ -1,0 +1,51 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+suite_argument = click.argument("suite", type=click.Path(path_type=Path))
+
+
+def target_options(function: F) -> F:
+    """``--target``, ``--device``, ``--jobs``, ``--timeout``, ``--memory-limit``, ``--with``, ``--json``."""
+    for option in reversed(
+        (
+            click.option("--target", required=True, help="What kernels are compiled for, such as llvm."),
+            click.option("--device", default="", help="Where they execute.  [default: the best one here]"),
+            click.option("--jobs", type=click.IntRange(1), help="Worker processes.  [default: one a core]"),
+            click.option(
+                "--timeout",
+                type=click.FloatRange(0, min_open=True),
+                default=120.0,
+                show_default=True,
+                help="Seconds that one signature may take.",
+            ),
+            click.option(
+                "--memory-limit",
+                type=click.IntRange(256),
+                default=6144,
+                show_default=True,
+                help="Megabytes that one worker may use.",
+            ),
+            click.option(
+                "--with",
+                "extensions",
+                multiple=True,
+                type=click.Path(path_type=Path),
+                metavar="FILE.py",
+                help="Python file that registers converters or kernels (repeatable).",
+            ),
+            click.option(
+                "--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there ('-': to stdout)."
+            ),
+        )
+    ):
+        function = option(function)
+    return function

@@ -1,0 +1,65 @@
+"""``tapml test``: judge operators alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tapml.cli.options import suite_argument, target_options
+
+
+@click.command(
+    epilog="""\
+\b
+Examples:
+  tapml test suite --target llvm
+  tapml test suite --target llvm --select "softmax or layer_norm" --json -
+"""
+)
+@suite_argument
+@target_options
+@click.option("--select", default="", help="Only signatures whose operator, id or module path match, as pytest's -k.")
+def command(
+    suite: Path,
+    target: str,
+    device: str,
+    jobs: int | None,
+    timeout: float,
+    memory_limit: int,
+    extensions: tuple[Path, ...],
+    json_file: Path | None,
+    select: str,
+) -> int:
+    """Judge each operator alone on a target, on its carved inputs.
+
+    Every compute signature is compiled in a worker process, executed on the device on each of its cases, and judged
+    against float64 and against PyTorch's own error.
+    """
+    from tapml.migration.ladder import compute_signatures, test
+    from tapml.migration.select import selector
+    from tapml.migration.settings import Settings
+    from tapml.report.progress import outcome_progress
+    from tapml.report.terminal import print_test, write_json
+    from tapml.suite.reader import Suite
+
+    settings = Settings(
+        target,
+        device,
+        jobs=jobs,
+        seconds=timeout,
+        memory_mb=memory_limit,
+        extensions=tuple(str(e) for e in extensions),
+    )
+    chosen = selector(select)
+    total = sum(chosen(r) for r in compute_signatures(Suite.open(suite)))
+    with outcome_progress(total) as listen:
+        info, outcomes = test(suite, settings, chosen, listen)
+    if json_file is not None:
+        write_json(
+            json_file,
+            {"target": target, "device": info.name, "mode": info.mode, "signatures": [o.to_json() for o in outcomes]},
+        )
+    if json_file is None or str(json_file) != "-":
+        print_test(target, info, outcomes)
+    return 0 if all(o.passed for o in outcomes) else 1

@@ -1,0 +1,53 @@
+"""What this machine has and lacks, and the command that gets it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from importlib import metadata
+
+PINNED = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
+"""Versions that tapml was made for; another one of ``apache-tvm-ffi`` crashes the compiler."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that tapml can use: what for, whether it is here, and how to get it."""
+
+    name: str
+    purpose: str
+    present: bool
+    found: str
+    remedy: str
+    optional: bool = False
+
+
+def examine() -> list[Finding]:
+    """Look at packages and programs; nothing heavy is imported."""
+    return [
+        _package("torch", "the reference", "pip install torch"),
+        _package("apache-tvm", "compilation", f"pip install apache-tvm=={PINNED['apache-tvm']}"),
+        _package("apache-tvm-ffi", "compilation", f"pip install apache-tvm-ffi=={PINNED['apache-tvm-ffi']}"),
+        _linker(),
+        _package("transformers", "Hugging Face directories and GGUF files", "pip install 'tapml[hf]'", optional=True),
+        _package("gguf", "GGUF files", "pip install 'tapml[hf]'", optional=True),
+        _package("accelerate", "GGUF files", "pip install 'tapml[hf]'", optional=True),
+    ]
+
+
+def _package(name: str, purpose: str, remedy: str, optional: bool = False) -> Finding:
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Finding(name, purpose, False, "not installed", remedy, optional)
+    wanted = PINNED.get(name)
+    if wanted is not None and version != wanted:
+        return Finding(name, purpose, False, f"{version}, expected {wanted}", remedy, optional)
+    return Finding(name, purpose, True, version, "", optional)
+
+
+def _linker() -> Finding:
+    found = shutil.which("ld") or shutil.which("cc") or shutil.which("clang")
+    return Finding(
+        "linker", "target llvm", found is not None, found or "no ld, cc or clang", "apt-get install binutils"
+    )

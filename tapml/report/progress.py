@@ -1,0 +1,63 @@
+"""Progress of long work in the terminal; silent where there is no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tapml.report.style import human_bytes
+
+_ERROR = Console(stderr=True)
+
+
+@contextmanager
+def carve_progress() -> Iterator[tuple[Callable[[int, int, int], None], Callable[[str], None]]]:
+    """(progress, note): what :func:`tapml.carving.carve.carve` reports calls, signatures, bytes, and phases to."""
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=_ERROR, transient=True
+    ) as bar:
+        task = bar.add_task("loading the reference")
+
+        def progress(calls: int, signatures: int, nbytes: int) -> None:
+            text = f"recording: {calls:,} calls, {signatures:,} signatures, {human_bytes(nbytes)} kept"
+            bar.update(task, description=text)
+
+        def note(text: str) -> None:
+            bar.update(task, description=text)
+
+        yield progress, note
+
+
+@contextmanager
+def outcome_progress(total: int) -> Iterator[Callable[[str, Any], None]]:
+    """A listener for :mod:`tapml.migration.ladder`: a bar over signatures, and a line for what needs attention."""
+    with Progress(
+        SpinnerColumn(),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=_ERROR,
+        transient=True,
+    ) as bar:
+        task = bar.add_task("compiling and judging", total=total)
+
+        def listen(kind: str, value: Any) -> None:
+            if kind == "judged":
+                bar.advance(task)
+                if not value.passed:
+                    bar.console.print(f"[red]{value.status}[/] {value.operator} {value.signature}: {value.message}")
+            elif kind == "recalled":
+                bar.update(task, completed=value)
+            elif kind == "gate":
+                where = value.operator or "the whole program"
+                if value.accepted:
+                    bar.update(task, description=f"the program runs with {where} in place")
+                else:
+                    bar.console.print(f"[red]rolled back[/] {where}: {value.explanation}; {value.where}")
+
+        yield listen
