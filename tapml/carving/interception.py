@@ -228,7 +228,13 @@ def _append_key(key: list[Any], tensors: list[torch.Tensor], values: Sequence[An
     """Append to ``key`` what tells ``values`` from others: types included, for 1, 1.0 and True are equal in Python."""
     append = key.append
     for value in values:
-        if isinstance(value, torch.Tensor):
+        kind = type(value)
+        if kind is int or kind is bool or kind is str:
+            append(kind)
+            append(value)
+        elif value is None:
+            append(None)
+        elif isinstance(value, torch.Tensor):
             tensors.append(value)
             append(value.shape)
             try:
@@ -236,16 +242,11 @@ def _append_key(key: list[Any], tensors: list[torch.Tensor], values: Sequence[An
             except RuntimeError as error:
                 raise UnsupportedError(f"expected strided tensors, found one of layout {value.layout}") from error
             append(value.dtype)
-        elif value is None:
-            append(None)
+        elif kind is float:
+            append(value.hex())  # tells -0.0 from 0.0, and finds NaN again
         else:
-            kind = type(value)
             append(kind)
-            if kind is int or kind is bool or kind is str:
-                append(value)
-            elif kind is float:
-                append(value.hex())  # tells -0.0 from 0.0, and finds NaN again
-            elif kind is list or kind is tuple:
+            if kind is list or kind is tuple:
                 append(len(value))
                 _append_key(key, tensors, value)
             else:
