@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -150,6 +153,28 @@ def test_bad_requests_leave_nothing(program: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="at least 1 case"):
         carve(source(program, "good"), tmp_path / "suite", keep=0)
     assert {p.name for p in tmp_path.iterdir()} <= {"program.py", "__pycache__"}
+
+
+def test_a_killed_carve_leaves_no_half_suite(program: Path, tmp_path: Path) -> None:
+    """Killed at three moments after it has begun: nothing at the output, or a whole suite; the next carve works."""
+    out = tmp_path / "suite"
+    code = f"""
+        from tapml.carving.carve import carve
+        from tapml.carving.sources import find_source
+        print("begun", flush=True)
+        while True:
+            carve(find_source({f"{program}:good"!r}), {str(out)!r}, force=True)
+    """
+    for delay in (0.0, 0.15, 0.4):
+        with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            time.sleep(delay)
+            process.kill()
+        if out.exists():
+            assert check_replays(Suite.open(out)) > 4
+    carve(source(program, "good"), out, force=True)
+    assert {p.name for p in tmp_path.iterdir()} <= {"program.py", "__pycache__", "suite"}
 
 
 # -- real models ------------------------------------------------------------------------------------------------------
