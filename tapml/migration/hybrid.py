@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from tapml.carving.interception import CallMode, Entry
 from tapml.carving.origin import source_line
 from tapml.carving.reference import Reference
 from tapml.carving.sources import SourceSpec, load_source
-from tapml.errors import DeviceError, SuiteError
+from tapml.errors import DeviceError, SuiteError, UsageError
 from tapml.lowering.registry import load_extensions
 from tapml.migration.cache import KernelCache
 from tapml.migration.job import open_device, open_suite
@@ -65,7 +66,7 @@ class HybridResult:
     unknown: tuple[str, ...] = ()
 
 
-class HybridMode(CallMode):
+class HybridMode(CallMode):  # type: ignore[no-untyped-call]
     """Runs migrated calls on a device, writes results where the operator would have, and leaves the rest to PyTorch."""
 
     def __init__(
@@ -181,23 +182,33 @@ class HybridProgram:
         )
 
     def run(self, request: HybridRequest) -> HybridResult:
-        """One hybrid run, compared with the reference's recorded outputs."""
-        import time
+        """One hybrid run, compared with the reference's recorded outputs.
 
+        A program that raises, with these kernels, is one that is not accepted.
+        """
+        for signature, key in request.kernels.items():
+            self._executable(self.signatures[signature], key)
         mode = HybridMode(
             self.reference.model, self.signatures, lambda s: self._executable(s, request.kernels[s.id]), request
         )
         begin = time.perf_counter()
-        outputs = self.reference.run(mode)
+        text = ""
+        try:
+            outputs = self.reference.run(mode)
+        except (UsageError, DeviceError) as error:
+            comparison = ModelComparison(False, error.message, ())
+        else:
+            comparison = compare_outputs(self.expected, outputs)
+            text = self.reference.text(outputs)
         seconds = time.perf_counter() - begin
         return HybridResult(
-            compare_outputs(self.expected, outputs),
+            comparison,
             mode.on_target,
             mode.in_torch,
             mode.launches,
             seconds,
             mode.last,
-            self.reference.text(outputs),
+            text,
             tuple(mode.unknown),
         )
 
