@@ -33,7 +33,6 @@ class GateResult:
     comparison: Json = None
     text: str = ""
     unknown: tuple[str, ...] = ()
-    last: bool = True
 
     def to_json(self) -> Json:
         return asdict(self)
@@ -69,7 +68,7 @@ class Gate:
         """Run the program with ``added`` on top of ``kernels``.
 
         When it leaves its bounds, the operator at fault is found (by bisection, if ``added`` holds several), named with the
-        call at which it happened, and taken back; the rest is tried again.  The last result yielded has ``last`` set.
+        call at which it happened, and taken back; the rest is tried again.
         """
         remaining = dict(added)
         while remaining:
@@ -77,13 +76,11 @@ class Gate:
             if result.accepted:
                 yield result
                 return
-            operator = self._operator_at_fault(remaining, kernels, operator_of)
+            before, operator = self._operator_at_fault(remaining, kernels, operator_of)
             bad = {s: k for s, k in remaining.items() if operator_of(s) == operator}
-            good = {s: k for s, k in remaining.items() if s not in bad}
-            before = {**kernels, **good} if not name else kernels
-            where = self._call_at_fault(operator, bad, before)
-            remaining = good
-            yield replace(result, operator=operator, kernels={}, rejected=tuple(bad), where=where, last=not remaining)
+            where = self._call_at_fault(operator, bad, {**kernels, **before})
+            remaining = {s: k for s, k in remaining.items() if s not in bad}
+            yield replace(result, operator=operator, kernels={}, rejected=tuple(bad), where=where)
 
     def check(self, name: str, added: dict[str, str], kernels: dict[str, str]) -> GateResult:
         """One run.  A crash or time-out of the process is a rejection."""
@@ -127,8 +124,8 @@ class Gate:
 
     def _operator_at_fault(
         self, added: dict[str, str], kernels: dict[str, str], operator_of: Callable[[str], str]
-    ) -> str:
-        """The first operator of ``added``, in order, with which the program leaves its bounds."""
+    ) -> tuple[dict[str, str], str]:
+        """(what comes before it in ``added``, the first operator, in order, with which the program leaves its bounds)."""
         operators = list(dict.fromkeys(operator_of(s) for s in added))
         low, high = 0, len(operators)  # with the first `high` operators it is out of bounds
         while high - low > 1:
@@ -138,7 +135,8 @@ class Gate:
                 low = middle
             else:
                 high = middle
-        return operators[high - 1]
+        at_fault = high - 1
+        return {s: k for s, k in added.items() if operator_of(s) in operators[:at_fault]}, operators[at_fault]
 
     def _call_at_fault(self, operator: str, bad: dict[str, str], kernels: dict[str, str]) -> str:
         """The call of ``operator`` from which on the program is out of bounds, by bisection over its calls."""

@@ -26,7 +26,8 @@ from tapml.suite.case import SignatureRecord
 from tapml.suite.reader import Suite
 
 Listener = Callable[[str, Any], None]
-"""Told of ``("judged", Outcome)``, ``("gate", GateResult)`` and ``("phase", text)`` as they happen."""
+"""Told of ``("recalled", number)`` of signatures known from the journal, and of ``("judged", Outcome)`` and
+``("gate", GateResult)`` as they happen."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def migrate(path: Path, settings: Settings, *, resume: bool | None, listen: List
     suite = Suite.open(path)
     folder = journal_folder(path, settings.target, settings.device)
     with locked(folder):
-        journal = Journal(folder / "journal.jsonl")
+        journal = Journal(folder / "journal.jsonl", read=resume is not False)
         try:
             resumed = begin(journal, suite, settings, resume)
             return _Climb(path, suite, settings, info, journal, listen).run(resumed)
@@ -143,6 +144,7 @@ class _Climb:
         steps = self._steps(records)
         self._recall(records)
         missing = [r for r in records if r.signature.id not in self.outcomes]
+        self.listen("recalled", len(records) - len(missing))
         setup = HybridSetup(
             str(self.path), self.settings.target, self.settings.device, self.settings.extensions, self.settings.cache
         )
@@ -152,7 +154,7 @@ class _Climb:
         ):
             if missing:
                 pool.start(len(missing))
-            gate.start()
+                gate.start()
             judged = pool.run([self.settings.job(self.path, r) for r in missing])
             for name, members in steps:
                 self._await(judged, members)
@@ -214,12 +216,16 @@ class _Climb:
         step = "+".join(sorted(added))
         for event in self.journal.of_kind("gate"):
             if event["step"] == step:
-                self._take(GateResult.from_json(event["result"]))
+                for data in event["results"]:
+                    self._take(GateResult.from_json(data))
                 return
+        results = []
         for result in gate.decide(name, added, self.kernels, self._operator_of):
-            self._take(result)
-            self.journal.append({"event": "gate", "step": step if result.last else "", "result": result.to_json()})
+            results.append(result)
             self.listen("gate", result)
+        self.journal.append({"event": "gate", "step": step, "results": [r.to_json() for r in results]})
+        for result in results:
+            self._take(result)
 
     def _take(self, result: GateResult) -> None:
         self.gates.append(result)
