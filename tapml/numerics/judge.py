@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 import torch
 
-from tapml.numerics.metrics import figures, residuals
+from tapml.numerics.metrics import figures, residuals, rms
 from tapml.numerics.oracle import Oracle, float64_results
 from tapml.numerics.overflow import absorbed_overflow, headroom_warning
 from tapml.numerics.patterns import match_pattern
 from tapml.numerics.rounding import judge_errors
-from tapml.numerics.sensitivity import RoundingModel, Sensitivity, TypicalScale
+from tapml.numerics.sensitivity import Sensitivity, TypicalScale
 from tapml.numerics.ties import is_tie
-from tapml.numerics.tolerance import limits_of
+from tapml.numerics.tolerance import REFERENCE_OFF, limits_of
 from tapml.numerics.verdict import ResultVerdict, Verdict
 from tapml.suite.call import Signature, TensorSpec
 
@@ -151,12 +151,22 @@ def _judge_floats(
     overflow = absorbed_overflow(tensors, res, limits)
     if overflow is not None:
         return ResultVerdict(name, False, "absorbed-overflow", overflow, found_figures, tuple(warnings))
-    model: RoundingModel
     if exact is None:
-        model = TypicalScale(res.exact, limits)
+        finding = judge_errors(res, TypicalScale(res.exact, limits), limits)
     else:
         model = Sensitivity(signature, tensors, name, res.exact, limits)
-    finding = judge_errors(res, model, limits)
+        share = rms(res.reference_error, res.count) / max(rms(res.exact, res.count), limits.smallest)
+        if share <= REFERENCE_OFF:
+            finding = judge_errors(res, model, limits)
+        else:
+            warnings.append(
+                f"reference-off: PyTorch's result differs from float64 by {share:.0%} (root mean square); judged "
+                "against float64 without the ratio rule, and against PyTorch's result"
+            )
+            finding = judge_errors(residuals(y64, y, y64, pattern.compared), model, limits)
+            recorded = residuals(y_ref, y, y_ref, pattern.compared)
+            if not finding.passed:
+                finding = judge_errors(recorded, TypicalScale(recorded.exact, limits), limits)
     code, text = finding.code, finding.explanation
     if finding.passed and pattern.better:
         code, text = "better-than-reference", pattern.better

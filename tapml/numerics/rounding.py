@@ -10,7 +10,7 @@ import torch
 from tapml.numerics.metrics import Residuals, rms
 from tapml.numerics.screens import Suspects, element_floor, find_suspects
 from tapml.numerics.sensitivity import Noise, RoundingModel
-from tapml.numerics.tolerance import BIAS_RATIO, BIAS_UNITS, PEAK_RATIO, Limits
+from tapml.numerics.tolerance import BIAS_RATIO, BIAS_UNITS, Limits
 from tapml.suite.call import Json, dtype_name
 
 MOST_GRADIENTS = 24
@@ -55,17 +55,19 @@ def _confirm(suspects: list[Suspects], res: Residuals, model: RoundingModel, lim
         return Finding(True, "within-reference-error", text, {"floor_max": floor[peak].item()})
     known: dict[int, Noise] = {}
     budget = max(4, min(MOST_GRADIENTS, AFFORDABLE // max(1, res.exact.numel())))
-    for flat in _in_turns(suspects)[:budget]:
+    for flat in _in_turns([s for s in suspects if not s.rmse])[:budget]:
         error = abs(float(res.error[flat]))
         known[flat] = model.noise(flat, error=error)
         if error > known[flat].bound:
-            return _too_large(res, flat, known[flat])
+            return _too_large(res, flat, known[flat], limits)
+    for flat in _in_turns([s for s in suspects if s.rmse])[:budget]:
+        known[flat] = known.get(flat) or model.noise(flat, error=abs(float(res.error[flat])))
     for group in suspects:
         sample = [known[flat].typical for flat in group.elements if flat in known]
         if not sample or group.rmse == 0.0:
             continue
         floor_rmse = math.sqrt(sum(s * s for s in sample) / len(sample))
-        allowed = group.ratio * group.reference_rmse + floor_rmse
+        allowed = max(group.ratio * group.reference_rmse, floor_rmse)
         if group.rmse > allowed:
             return _too_large_together(group, floor_rmse)
     terms = max(n.terms for n in known.values())
@@ -76,7 +78,7 @@ def _confirm(suspects: list[Suspects], res: Residuals, model: RoundingModel, lim
 
 def _in_turns(suspects: list[Suspects]) -> list[int]:
     """The first element of every group, then the second of every group, and so on, without repetition."""
-    longest = max(len(s.elements) for s in suspects)
+    longest = max((len(s.elements) for s in suspects), default=0)
     turns = [s.elements[i] for i in range(longest) for s in suspects if i < len(s.elements)]
     return list(dict.fromkeys(turns))
 
@@ -88,11 +90,11 @@ def _times(res: Residuals) -> str:
     return f"{rmse / reference:.2g}x the reference's own"
 
 
-def _too_large(res: Residuals, flat: int, noise: Noise) -> Finding:
+def _too_large(res: Residuals, flat: int, noise: Noise, limits: Limits) -> Finding:
     error = abs(float(res.error[flat]))
     peak, largest = float(res.magnitude.max()), float(res.reference_error.abs().max())
     word = "max error" if error == peak else "error"
-    if error > 2 * PEAK_RATIO * largest > 0:
+    if error > 2 * limits.peak_ratio * largest > 0:
         scale = f"{error / largest:.2g} times the reference's own"
     elif largest == 0:
         scale = "where the reference is exact"
@@ -132,9 +134,12 @@ def _biased(res: Residuals, limits: Limits) -> Finding | None:
         return None
     sign = torch.sign(res.exact[use])
     errors = [(e[use] * sign / half_ulp[use]).clamp_(-4, 4) for e in (res.error, res.reference_error)]
-    (mean, reference), (rmse, own) = ([float(e.mean()) for e in errors], [rms(e, count) for e in errors])
-    noise = 5 * rmse / math.sqrt(count)
-    if abs(mean) <= BIAS_UNITS + abs(reference) + noise or rmse <= BIAS_RATIO * own:
+    mean, reference = (float(e.mean()) for e in errors)
+    rmse = rms(errors[0], count)
+    if abs(mean) <= BIAS_UNITS + abs(reference) or rmse <= BIAS_RATIO / math.sqrt(3):
+        return None
+    distinct = torch.unique(res.scale[use]).numel()
+    if abs(mean) <= BIAS_UNITS + abs(reference) + 5 * rmse / math.sqrt(distinct):
         return None
     side = "toward" if mean < 0 else "away from"
     text = (

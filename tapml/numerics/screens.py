@@ -24,7 +24,6 @@ import torch
 from tapml.numerics.metrics import Residuals, rms
 from tapml.numerics.tolerance import (
     ELEMENT_UNITS,
-    PEAK_RATIO,
     SEPARABLE_RATIO,
     TYPICAL_ELEMENT_UNITS,
     TYPICAL_OUTPUT_UNITS,
@@ -40,14 +39,14 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Suspects:
-    """Elements (flat indices, most suspicious first) that stand out, with the figures of the group they stand for.
+    """Elements that stand out by themselves, or that stand for a group which does.
 
-    ``rmse`` and ``allowance`` (m times the reference's, without floor) are of the group; an element-wise suspicion
-    has ``rmse`` 0.
+    ``elements``: flat indices.  ``where``: which group, in words.  ``rmse``, ``reference_rmse`` and ``ratio`` (how many
+    times the reference's is allowed) are of the group; elements by themselves have ``rmse`` 0.
     """
 
-    where: str
     elements: tuple[int, ...]
+    where: str = ""
     rmse: float = 0.0
     reference_rmse: float = 0.0
     ratio: float = 0.0
@@ -69,8 +68,8 @@ def find_suspects(res: Residuals, limits: Limits) -> list[Suspects]:
     error, floor = res.magnitude, element_floor(res, limits)
     found = [_whole(res, limits)]
     if bool((error > floor).any()):
-        found.append(_peaks_by_magnitude(res, error, floor))
-        found.append(_peaks_by_prediction(res, error, floor))
+        found.append(_peaks_by_magnitude(res, limits, error, floor))
+        found.append(_peaks_by_prediction(res, limits, error, floor))
     found.extend(_magnitudes(res, limits))
     for dim in range(len(res.shape)):
         found.extend(_slices(res, limits, dim))
@@ -80,10 +79,11 @@ def find_suspects(res: Residuals, limits: Limits) -> list[Suspects]:
 def _whole(res: Residuals, limits: Limits) -> Suspects | None:
     count = res.count
     rmse, reference = rms(res.error, count), rms(res.reference_error, count)
-    allowed = limits.ratio * reference + typical_units(limits) * rms(res.exact, count) + limits.smallest
-    if rmse <= allowed:
+    ratio = limits.ratio * (1 + 4 / math.sqrt(max(1, count)))
+    allowed = max(ratio * reference, typical_units(limits) * rms(res.exact, count)) + limits.smallest
+    if count < ENOUGH or rmse <= allowed:
         return None
-    return Suspects("", _spread(res.magnitude), rmse, reference, limits.ratio)
+    return Suspects(_spread(res.magnitude), "", rmse, reference, ratio)
 
 
 def _spread(error: torch.Tensor) -> tuple[int, ...]:
@@ -93,19 +93,20 @@ def _spread(error: torch.Tensor) -> tuple[int, ...]:
     return (*error.topk(min(NAMED, error.numel())).indices.tolist(), *some.tolist())
 
 
-def _peaks_by_magnitude(res: Residuals, error: torch.Tensor, floor: torch.Tensor) -> Suspects | None:
+def _peaks_by_magnitude(res: Residuals, limits: Limits, error: torch.Tensor, floor: torch.Tensor) -> Suspects | None:
     bins, count = res.binades
     peak = torch.zeros(count, dtype=torch.float64)
     peak.scatter_reduce_(0, bins, res.reference_error.abs(), "amax")
-    return _exceeding(error, floor + PEAK_RATIO * peak[bins])
+    return _exceeding(error, torch.maximum(floor, limits.peak_ratio * peak[bins]))
 
 
-def _peaks_by_prediction(res: Residuals, error: torch.Tensor, floor: torch.Tensor) -> Suspects | None:
+def _peaks_by_prediction(res: Residuals, limits: Limits, error: torch.Tensor, floor: torch.Tensor) -> Suspects | None:
     whole = rms(res.reference_error, res.count)
     predicted = _predicted(res, whole)
     if predicted is None:
         return None
-    return _exceeding(error, floor + SEPARABLE_RATIO * predicted)
+    own = limits.peak_ratio * res.reference_error.abs()
+    return _exceeding(error, torch.maximum(torch.maximum(floor, own), SEPARABLE_RATIO * predicted))
 
 
 def _predicted(res: Residuals, whole: float) -> torch.Tensor | None:
@@ -123,9 +124,12 @@ def _predicted(res: Residuals, whole: float) -> torch.Tensor | None:
 
 def _exceeding(error: torch.Tensor, allowed: torch.Tensor) -> Suspects | None:
     excess = error / allowed
-    worst = excess.topk(min(NAMED, excess.numel()))
+    worst = excess.topk(min(2 * NAMED, excess.numel()))
     named = worst.indices[worst.values > 1].tolist()
-    return Suspects("", tuple(named)) if named else None
+    if not named:
+        return None
+    largest = int(error.argmax())
+    return Suspects((largest, *named) if excess[largest] > 1 else tuple(named))
 
 
 def _magnitudes(res: Residuals, limits: Limits) -> list[Suspects]:
@@ -144,7 +148,7 @@ def _magnitudes(res: Residuals, limits: Limits) -> list[Suspects]:
         sign = "negative" if group % 2 else "positive"
         where = f"among {sign} values of magnitude 2^{math.frexp(magnitude)[1] - 1}" if magnitude else "among zeros"
         elements = members[list(_spread(res.error[members].abs()))].tolist()
-        found.append(Suspects(where, tuple(elements), rmse, reference, ratio))
+        found.append(Suspects(tuple(elements), where, rmse, reference, ratio))
     return found
 
 
@@ -167,7 +171,7 @@ def _slices(res: Residuals, limits: Limits, dim: int) -> list[Suspects]:
     for group, rmse, reference, ratio in groups:
         members = flat.select(dim, group).reshape(-1)
         elements = members[list(_spread(res.error[members].abs()))].tolist()
-        found.append(Suspects(f"at index {group} of dimension {dim}", tuple(elements), rmse, reference, ratio))
+        found.append(Suspects(tuple(elements), f"at index {group} of dimension {dim}", rmse, reference, ratio))
     return found
 
 
@@ -180,7 +184,7 @@ def _worst_groups(
     """
     error, reference, exact = ((t / size.clamp(min=1)).sqrt() for t in (error, reference, exact))
     ratio = limits.ratio * (1 + 4 / size.clamp(min=1).sqrt())
-    allowed = ratio * reference + typical_units(limits) * exact + limits.smallest
+    allowed = torch.maximum(ratio * reference, typical_units(limits) * exact) + limits.smallest
     excess = torch.where(size >= ENOUGH, error / allowed, 0.0)
     worst = excess.topk(min(NAMED, excess.numel()))
     groups = worst.indices[worst.values > 1].tolist()

@@ -24,8 +24,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from tapml.numerics.metrics import rms
@@ -34,10 +36,12 @@ from tapml.numerics.tolerance import (
     ABSOLUTE_UNITS,
     ELEMENT_UNITS,
     RUNNING_UNITS,
+    SIMULATED_UNITS,
     TYPICAL_ELEMENT_UNITS,
     TYPICAL_OUTPUT_UNITS,
     TYPICAL_RUNNING_UNITS,
     Limits,
+    limits_of,
 )
 from tapml.suite.call import Signature
 
@@ -88,7 +92,6 @@ class Sensitivity:
         self._exact = exact
         self._limits = limits
         self._graphs: dict[bool, tuple[torch.Tensor | None, list[torch.Tensor]]] = {}
-        self._absolute: float | None = None
 
     def noise(self, flat: int, *, error: float = math.inf) -> Noise:
         """The bound at one element.  A second gradient is taken only if the first does not excuse ``error``."""
@@ -99,22 +102,37 @@ class Sensitivity:
         return Noise(max(first.bound, second.bound), max(first.typical, second.typical), max(first.terms, second.terms))
 
     def _noise(self, flat: int, *, perturbed: bool) -> Noise:
-        limits = self._limits
-        if self._absolute is None:
-            self._absolute = ABSOLUTE_UNITS * limits.accumulate * min(1.0, _scale(self._exact)) + limits.smallest
+        limits, u = self._limits, self._limits.accumulate
         value = abs(float(self._exact[flat]))
-        terms = self._terms(flat, perturbed=perturbed)
+        inputs = self._terms(flat, perturbed=perturbed)
+        terms = [values for values, _ in inputs if values.numel()]
+        count = max((count for _, count in inputs), default=1)
         spread = math.sqrt(sum(float(t.square().sum()) for t in terms))
-        running, worst = _running(terms)
-        u = limits.accumulate
-        bound = u * (ELEMENT_UNITS * (spread + value) + min(worst, RUNNING_UNITS * running))
-        typical = u * (TYPICAL_ELEMENT_UNITS * (spread + value) + min(worst, TYPICAL_RUNNING_UNITS * running))
-        bound += limits.output_units * limits.unit * value + self._absolute
-        typical += TYPICAL_OUTPUT_UNITS * limits.unit * value + self._absolute
-        return Noise(bound, typical, max((t.numel() for t in terms), default=1))
+        sums = _sums(terms, simulate=u > limits_of(torch.float64).unit)
+        if count > 1:
+            # An accumulator may hold the result itself, or a bias, through all of its steps.
+            carried = max([value, *(float(t.abs()) for t in terms if t.numel() == 1)])
+            sums = Sums(max(sums.root, math.sqrt(count) * carried), max(sums.total, count * carried), sums.simulated)
+        running = max(RUNNING_UNITS * sums.root, SIMULATED_UNITS * sums.simulated / u)
+        typical_running = max(TYPICAL_RUNNING_UNITS * sums.root, SIMULATED_UNITS * sums.simulated / u)
+        absolute = limits.smallest
+        if count == 1:
+            absolute += u * ABSOLUTE_UNITS * min(1.0, 4 * self._root_mean_square)
+        bound = u * (ELEMENT_UNITS * (spread + value) + min(sums.total, running))
+        typical = u * (TYPICAL_ELEMENT_UNITS * (spread + value) + min(sums.total, typical_running))
+        bound += limits.output_units * limits.unit * value + absolute
+        typical += TYPICAL_OUTPUT_UNITS * limits.unit * value + absolute
+        return Noise(bound, typical, count)
 
-    def _terms(self, flat: int, *, perturbed: bool) -> list[torch.Tensor]:
-        """Nonzero ``g_j x_j``, one tensor an input (one dimension); empty where the operator has no derivative."""
+    @cached_property
+    def _root_mean_square(self) -> float:
+        return _scale(self._exact)
+
+    def _terms(self, flat: int, *, perturbed: bool) -> list[tuple[torch.Tensor, int]]:
+        """An input each: nonzero ``g_j x_j`` (one dimension), and the number of nonzero ``g_j``, K.
+
+        Empty where the operator has no derivative.
+        """
         if perturbed not in self._graphs:
             self._graphs[perturbed] = self._graph(perturbed)
         output, inputs = self._graphs[perturbed]
@@ -133,27 +151,27 @@ class Sensitivity:
                 product = (gradient.conj() * tensor.detach()).reshape(-1)
                 product = product.abs() if product.is_complex() else product
                 product = torch.nan_to_num(product, nan=0.0, posinf=0.0, neginf=0.0)
-                terms.append(product[product != 0])
-        return [t for t in terms if t.numel()]
+                terms.append((product[product != 0], int(torch.count_nonzero(gradient))))
+        return terms
 
     def _graph(self, perturbed: bool) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
-        signature, wide = widen(self._signature, self._tensors)
-        floating = [i for i, t in enumerate(wide) if t.is_floating_point() or t.is_complex()]
-        chosen = [i for i in floating if wide[i].numel() <= LARGEST_INPUT]
-        if floating and not chosen:
-            chosen = [min(floating, key=lambda i: wide[i].numel())]
         generator = torch.Generator().manual_seed(0)
-        for i in chosen:
-            leaf = wide[i].detach().clone()
-            if perturbed:
-                factor = torch.rand(leaf.shape, generator=generator, dtype=torch.float64) * 2 - 1
-                leaf = leaf * (1 + PERTURBATION * self._limits.accumulate * factor)
-            wide[i] = leaf.requires_grad_()
         with torch.inference_mode(False), torch.enable_grad():
+            signature, wide = widen(self._signature, self._tensors)
+            floating = [i for i, t in enumerate(wide) if t.is_floating_point() or t.is_complex()]
+            chosen = [i for i in floating if wide[i].numel() <= LARGEST_INPUT]
+            if floating and not chosen:
+                chosen = [min(floating, key=lambda i: wide[i].numel())]
+            for i in chosen:
+                leaf = wide[i].detach().clone()
+                if perturbed:
+                    factor = torch.rand(leaf.shape, generator=generator, dtype=torch.float64) * 2 - 1
+                    leaf = leaf * (1 + PERTURBATION * self._limits.accumulate * factor)
+                wide[i] = leaf.requires_grad_()
             output = widened_results(signature, wide).results.get(self._name)
             if output is None or output.grad_fn is None:
                 return None, []
-            flat = torch.view_as_real(output) if output.is_complex() else output
+            flat = torch.view_as_real(output.resolve_conj()) if output.is_complex() else output
             return flat.reshape(-1), [wide[i] for i in chosen]
 
 
@@ -180,19 +198,37 @@ def _scale(exact: torch.Tensor) -> float:
     return rms(finite, finite.numel())
 
 
-def _running(terms: Sequence[torch.Tensor]) -> tuple[float, float]:
-    """``sqrt(sum S_k^2)`` and ``sum |S_k|`` of the worst input in the worst of three orders.
+@dataclass(frozen=True)
+class Sums:
+    """What a sequential sum goes through: ``sqrt(sum S_k^2)``, ``sum |S_k|``, and the error of a float32 one."""
 
-    Inputs with a single term (a bias, a residual) may be what the accumulator starts with.
-    """
-    carried = [t for t in terms if t.numel() == 1]
-    running = worst = 0.0
+    root: float
+    total: float
+    simulated: float
+
+
+def _sums(terms: Sequence[torch.Tensor], *, simulate: bool) -> Sums:
+    """The worst input in the worst of three orders."""
+    root = total = simulated = 0.0
     for term in terms:
         for ordered in _orders(term):
-            sums = torch.cumsum(torch.cat([*carried, ordered]) if term.numel() > 1 else ordered, 0)
-            running = max(running, float(torch.linalg.vector_norm(sums)))
-            worst = max(worst, float(sums.abs().sum()))
-    return running, worst
+            sums = torch.cumsum(ordered, 0)
+            root = max(root, float(torch.linalg.vector_norm(sums)))
+            total = max(total, float(sums.abs().sum()))
+            if simulate and ordered.numel() > 1:
+                simulated = max(simulated, _simulated_error(ordered))
+    return Sums(root, total, simulated)
+
+
+def _simulated_error(terms: torch.Tensor) -> float:
+    """Error of a sequential float32 sum of ``terms``, the largest over a few scalings, which round differently."""
+    _, exponent = math.frexp(float(terms.abs().max()))
+    worst = 0.0
+    for scale in (1.0, 1.1, 1.3, 1.7):
+        scaled = (terms * math.ldexp(scale, -exponent)).to(torch.float32)
+        found = float(np.add.accumulate(scaled.numpy(), dtype=np.float32)[-1])
+        worst = max(worst, abs(found - float(scaled.double().sum())) / scale)
+    return math.ldexp(worst, exponent)
 
 
 def _orders(term: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -112,3 +112,12 @@ def test_rows_that_a_grouped_product_never_writes_are_not_compared():
     assert judge(made.signature, made.tensors, made.results, [("out0", other)]).passed
     other[8, 3] = float("nan")
     assert not judge(made.signature, made.tensors, made.results, [("out0", other)]).passed
+
+
+def test_a_reference_far_from_float64_excuses_nothing():
+    x = torch.arange(64.0)
+    made = example("aten.as_strided.default", x[::2], [16], [1])
+    same = judge(made.signature, made.tensors, made.results, made.results)
+    assert same.passed and same.warnings[0].startswith("reference-off: ")
+    wrong = [("out0", made.results[0][1] * 1.1)]
+    assert not judge(made.signature, made.tensors, made.results, wrong).passed
