@@ -14,6 +14,7 @@ A *kernel* is the same for one target only, and is preferred there: it usually e
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import inspect
 import sys
@@ -44,6 +45,17 @@ class Entry:
             return inspect.getsource(inspect.getmodule(self.function) or self.function)
         except (OSError, TypeError):
             return repr(self.function)
+
+    @property
+    def file(self) -> str:
+        """The file that it was defined in."""
+        return str(inspect.unwrap(self.function).__code__.co_filename)
+
+    @property
+    def place(self) -> str:
+        """Name, file and line, to be shown."""
+        code = inspect.unwrap(self.function).__code__
+        return f"{self.function.__name__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
 
     @property
     def builtin(self) -> bool:
@@ -96,17 +108,25 @@ def load_extensions(files: Sequence[str]) -> None:
         if path in _loaded:
             continue
         if not path.is_file():
-            raise UsageError(f"expected a Python file with converters, found nothing at {file}")
-        name = f"tapml_extension_{path.stem}"
+            raise UsageError(
+                f"expected a Python file with converters, found none at {file}",
+                hint="give --with the path of a .py file",
+            )
+        name = f"tapml_extension_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
-            raise UsageError(f"expected a Python file with converters, found {file}")
+            raise UsageError(
+                f"expected a Python file with converters, found {file}", hint="give --with the path of a .py file"
+            )
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
-            raise UsageError(f"{file} raised {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            raise UsageError(
+                f"{file} raised {type(error).__name__}: {error}", hint="it has to load in plain Python first"
+            ) from error
         _loaded.add(path)
 
 

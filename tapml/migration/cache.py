@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 import uuid
 from functools import lru_cache
 from pathlib import Path
@@ -22,9 +23,14 @@ from tapml.lowering.functional import functional_overload
 from tapml.lowering.registry import find
 from tapml.suite.call import Json, Signature, resolve_operator
 
+_TORN_SECONDS = 600
+"""Age from which a half-written entry is certainly nobody's."""
 
-def cache_root() -> Path:
-    """``$TAPML_CACHE``, or tapml's folder in the user's cache directory."""
+
+def cache_root(given: str | None = None) -> Path:
+    """``given``, else ``$TAPML_CACHE``, else tapml's folder in the user's cache directory."""
+    if given:
+        return Path(given)
     configured = os.environ.get("TAPML_CACHE")
     return Path(configured) if configured else user_cache_path("tapml")
 
@@ -56,33 +62,27 @@ class KernelCache:
         self.root = (root or cache_root()) / "kernels"
 
     def get(self, key: str) -> Artifact | None:
-        """The artifact, or ``None`` when it is absent or incomplete."""
+        """The artifact, or ``None`` when it is absent or damaged; what is damaged is removed."""
         folder = self._folder(key)
+        if not folder.exists():
+            return None
         try:
-            meta = json.loads((folder / "artifact.json").read_text())
-            files = {name: (folder / name).read_bytes() for name in meta["files"]}
-        except (OSError, ValueError, KeyError):
+            return _read(folder)
+        except PermissionError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            shutil.rmtree(folder, ignore_errors=True)  # or it could never be written again
             return None
-        if any(hashlib.sha256(files[name]).hexdigest() != digest for name, digest in meta["files"].items()):
-            shutil.rmtree(folder, ignore_errors=True)
-            return None
-        return Artifact(
-            Plan.from_json(meta["plan"]),
-            files,
-            meta["route"],
-            tuple(meta["converters"]),
-            tuple(meta["notes"]),
-            meta["facts"],
-        )
 
     def put(self, key: str, artifact: Artifact) -> None:
         """Keep an artifact.  Raises ``OSError`` when the disk is full."""
         folder = self._folder(key)
         if folder.exists():
             return
+        _forget_torn(folder.parent)
         temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-        temporary.mkdir(parents=True)
         try:
+            temporary.mkdir(parents=True)
             for name, data in artifact.files.items():
                 (temporary / name).write_bytes(data)
             meta: Json = {
@@ -104,3 +104,31 @@ class KernelCache:
 
     def _folder(self, key: str) -> Path:
         return self.root / key[:2] / key
+
+
+def _forget_torn(folder: Path) -> None:
+    """Remove what processes that were killed while they wrote left behind."""
+    before = time.time() - _TORN_SECONDS
+    for left in folder.glob(".*.*"):
+        try:
+            if left.stat().st_mtime < before:
+                shutil.rmtree(left, ignore_errors=True)
+        except FileNotFoundError:
+            continue
+
+
+def _read(folder: Path) -> Artifact:
+    """Raises one of several errors when anything in the folder is not what :meth:`KernelCache.put` wrote."""
+    meta = json.loads((folder / "artifact.json").read_text())
+    files = {name: (folder / name).read_bytes() for name in meta["files"]}
+    for name, digest in meta["files"].items():
+        if hashlib.sha256(files[name]).hexdigest() != digest:
+            raise ValueError(f"{folder / name} is damaged")
+    return Artifact(
+        Plan.from_json(meta["plan"]),
+        files,
+        meta["route"],
+        tuple(meta["converters"]),
+        tuple(meta["notes"]),
+        meta["facts"],
+    )

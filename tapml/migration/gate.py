@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 
+from tapml.errors import SuiteError
 from tapml.migration.hybrid import HybridRequest, HybridResult, HybridSetup, open_program
 from tapml.migration.process import Gone, WorkerProcess
 from tapml.suite.call import Json
@@ -48,14 +49,13 @@ class Gate:
     def __init__(self, setup: HybridSetup, seconds: float) -> None:
         self._setup, self._seconds = setup, seconds
         self._worker: WorkerProcess | None = None
+        self._sound = False  # whether the program was seen to give the suite's outputs
 
     def __enter__(self) -> Gate:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._worker is not None:
-            self._worker.kill()
-            self._worker = None
+        self._discard()
 
     def start(self) -> None:
         """Begin loading the reference."""
@@ -83,13 +83,22 @@ class Gate:
             yield replace(result, operator=operator, kernels={}, rejected=tuple(bad), where=where)
 
     def check(self, name: str, added: dict[str, str], kernels: dict[str, str]) -> GateResult:
-        """One run.  A crash or time-out of the process is a rejection."""
+        """One run.  A process that crashes twice or takes too long is a rejection.
+
+        Before the first rejection the program is run without any kernel.  Raises :class:`SuiteError` when it is the
+        reference itself that is no longer what it was, or does not run.
+        """
         together = {**kernels, **added}
         try:
             result = self._run(HybridRequest(together))
         except Gone as gone:
+            self._require_sound_reference()
             text = f"the program {gone.status}: {gone.message}"
             return GateResult(name, False, text, complete=len(together), comparison={"output": list(gone.output)})
+        if result.comparison.accepted:
+            self._sound = True
+        else:
+            self._require_sound_reference()
         return GateResult(
             name,
             result.comparison.accepted,
@@ -105,15 +114,60 @@ class Gate:
             unknown=result.unknown,
         )
 
+    def _require_sound_reference(self) -> None:
+        if self._sound:
+            return
+        hint = "is the model still what it was? carve the suite again"
+        try:
+            comparison = self._run(HybridRequest({})).comparison
+        except Gone as gone:
+            raise SuiteError(f"the reference, without any kernel, {gone.status}: {gone.message}", hint=hint) from None
+        if not comparison.accepted:
+            raise SuiteError(
+                f"the reference, without any kernel, gives other outputs than the suite has: {comparison.explanation}",
+                hint=hint,
+            )
+        self._sound = True
+
     def _run(self, request: HybridRequest) -> HybridResult:
-        self.start()
+        """A crash counts when it happens twice: the first may have come from outside."""
+        try:
+            return self._run_once(request)
+        except Gone as gone:
+            if not gone.died:
+                raise
+        return self._run_once(request)
+
+    def _run_once(self, request: HybridRequest) -> HybridResult:
+        self._load()
         assert self._worker is not None
         try:
             answer: HybridResult = self._worker.ask(request, seconds=self._seconds)
         except Gone:
-            self._worker = None
+            self._discard()
             raise
         return answer
+
+    def _load(self) -> None:
+        """Wait until the reference is loaded.  Raises :class:`SuiteError` when the process dies of that, twice."""
+        for last in (False, True):
+            self.start()
+            assert self._worker is not None
+            try:
+                self._worker.wait_ready()
+                return
+            except Gone as gone:
+                self._discard()
+                if last or not gone.died:
+                    raise SuiteError(
+                        f"loading the reference {gone.status}: {gone.message}",
+                        hint=f"it printed: {gone.output[-1]}" if gone.output else "is there enough memory?",
+                    ) from None
+
+    def _discard(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
 
     def _accepted(self, request: HybridRequest) -> tuple[bool, str]:
         try:

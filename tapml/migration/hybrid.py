@@ -14,7 +14,7 @@ from tapml.carving.interception import CallMode, Entry
 from tapml.carving.origin import source_line
 from tapml.carving.reference import Reference
 from tapml.carving.sources import SourceSpec, load_source
-from tapml.errors import DeviceError, SuiteError, UsageError
+from tapml.errors import DeviceError, SuiteError, TapmlError, UsageError
 from tapml.lowering.registry import load_extensions
 from tapml.migration.cache import KernelCache
 from tapml.migration.job import open_device, open_suite
@@ -216,7 +216,7 @@ class HybridProgram:
         if key not in self._loaded:
             artifact = KernelCache(Path(self.setup.cache) if self.setup.cache else None).get(key)
             if artifact is None:
-                raise DeviceError(
+                raise TapmlError(
                     f"the compiled kernel of {signature} has gone from the cache", hint="run again with --restart"
                 )
             self._loaded[key] = self.device.load(artifact, signature)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -11,12 +11,14 @@ from pathlib import Path
 
 import torch
 
-from tapml.errors import CompileError, DeviceError, TapmlError, UnsupportedError
+from tapml.errors import CompileError, DeviceError, UnsupportedError
 from tapml.kernels.plan import Artifact
 from tapml.lowering.lower import lower, routes
-from tapml.lowering.registry import load_extensions
-from tapml.migration.cache import KernelCache, artifact_key
+from tapml.lowering.registry import Entry, load_extensions
+from tapml.migration.blame import blames, described, own_memory, require_space, same_bits, users_converter
+from tapml.migration.cache import KernelCache, artifact_key, cache_root
 from tapml.migration.outcome import Attempt, CaseResult, Outcome
+from tapml.migration.worker import in_worker, report_stage
 from tapml.numerics.judge import determinism, judge
 from tapml.numerics.oracle import Oracle, float64_results
 from tapml.platform import Device, Executable, Platform, find_platform
@@ -60,11 +62,16 @@ class _Clock:
 def judge_signature(job: Job) -> Outcome:
     """Try the routes to the target one after another until one is right on every kept case.
 
+    A converter of the user's stands in for all of tapml's own ways: when it fails, so does the signature.  It may
+    decline a call by raising :class:`UnsupportedError`; the other routes are tried then, and the outcome says so.
+
     Never raises for what a candidate does: converters that raise, compilers that refuse and wrong numbers are outcomes.
     Raises :class:`tapml.errors.SuiteError` for a damaged suite and :class:`tapml.errors.DeviceError` for a missing device.
     """
+    report_stage("loading the converters")
     load_extensions(job.extensions)
     clock = _Clock()
+    report_stage("reading the suite")
     with clock.phase("load"):
         suite = open_suite(job.suite)
         record = suite.signature(job.signature)
@@ -79,21 +86,34 @@ def judge_signature(job: Job) -> Outcome:
     first_failure: Outcome | None = None
     try:
         available = routes(signature, job.target)
+        entry = users_converter(signature, job.target)
     except UnsupportedError as error:
         return replace(outcome, message=error.message)
     for route in available:
         result = _try_route(route, job, signature, cases, platform, device, clock, truths)
-        if isinstance(result, Attempt):
+        if isinstance(result, Outcome) and result.passed:
+            notes = (*result.notes, *_other_route(entry, attempts, route))
+            return replace(result, notes=notes, attempts=tuple(attempts), seconds=clock.seconds)
+        if isinstance(result, Outcome):
+            attempts.append(Attempt(route, "failed", result.message))
+            first_failure = first_failure or result
+        else:
             attempts.append(result)
-            continue
-        if result.passed:
-            return replace(result, attempts=tuple(attempts), seconds=clock.seconds)
-        attempts.append(Attempt(route, "failed", result.message))
-        first_failure = first_failure or result
+        if entry is not None and attempts[-1].status == "failed":
+            break  # it was meant to replace tapml's own ways: passing by one of those would hide that it does not work
     if first_failure is not None:
         return replace(first_failure, attempts=tuple(attempts), seconds=clock.seconds)
     worst = next((a for a in attempts if a.status == "failed"), attempts[0])
     return replace(outcome, status=worst.status, message=worst.message, attempts=tuple(attempts), seconds=clock.seconds)
+
+
+def _other_route(entry: Entry | None, attempts: Sequence[Attempt], route: str) -> tuple[str, ...]:
+    """What must be said of a signature that passes only by a later route."""
+    for attempt in attempts:
+        if attempt.route == "converter" and (entry is not None or attempt.status == "failed"):
+            whose = entry.place if entry is not None else "tapml's own converter"
+            return (f"{whose} was not used ({attempt.message}): route {route} was",)
+    return ()
 
 
 @lru_cache(maxsize=1)
@@ -119,22 +139,33 @@ def _try_route(
     clock: _Clock,
     truths: list[Oracle],
 ) -> Outcome | Attempt:
+    entry = users_converter(signature, job.target) if route == "converter" else None
+    whose = entry.place if entry is not None else f"route {route}"
     try:
-        artifact, key, cached = compile_route(route, job, signature, platform, clock)
+        artifact, key, cached = compile_route(route, job, signature, platform, clock, whose)
         executable = device.load(artifact, signature)
     except UnsupportedError as error:
+        if entry is not None and not blames(error, (entry.file,)):  # not what it raised, but what it returned
+            return Attempt(route, "failed", f"{whose}: {error.message}")
         return Attempt(route, "unsupported", error.message)
-    except (CompileError, DeviceError) as error:
-        return Attempt(route, "failed", error.message)
     except MemoryError:
         raise
-    except Exception as error:  # a converter is anybody's code
-        return Attempt(route, "failed", f"converter raised {type(error).__name__}: {error}"[:400])
+    except BaseException as error:  # a converter is anybody's code
+        if isinstance(error, KeyboardInterrupt) and not in_worker():
+            raise
+        require_space(error, cache_root(job.cache))
+        if isinstance(error, CompileError | DeviceError):
+            return Attempt(route, "failed", error.message if entry is None else f"{whose}: {error.message}")
+        place = blames(error, job.extensions)
+        at = f" ({place})" if place else ""
+        return Attempt(route, "failed", f"{whose} raised {described(error)}{at}"[:600])
     results: list[CaseResult] = []
     for i, case in enumerate(cases):
+        report_stage(f"computing case {case.id} in float64")
         with clock.phase("judge"):
             if i == len(truths):
                 truths.append(float64_results(signature, case.tensors))
+        report_stage(f"running case {case.id} by {whose}")
         results.append(_run_case(case, executable, clock, truths[i]))
         if not results[-1].passed:
             break
@@ -143,7 +174,7 @@ def _try_route(
         signature.id,
         signature.operator,
         "failed" if bad else "passed",
-        bad.explanation if bad else results[0].explanation,
+        (f"{whose}: " if entry is not None else "") + (bad.explanation if bad else results[0].explanation),
         route=route,
         converters=artifact.converters,
         notes=artifact.notes,
@@ -155,16 +186,18 @@ def _try_route(
 
 
 def compile_route(
-    route: str, job: Job, signature: Signature, platform: Platform, clock: _Clock
+    route: str, job: Job, signature: Signature, platform: Platform, clock: _Clock, whose: str = ""
 ) -> tuple[Artifact, str, bool]:
-    """(artifact, its key, whether it came from the cache)."""
+    """(artifact, its key, whether it came from the cache).  ``whose``: who converts, for reports of a crash."""
     cache = KernelCache(Path(job.cache) if job.cache else None)
     key = artifact_key(signature, route, job.target, platform.fingerprint(job.device))
     artifact = cache.get(key)
     if artifact is not None:
         return artifact, key, True
+    report_stage(f"lowering by {whose or route}")
     with clock.phase("lower"):
         lowered = lower(signature, job.target, route)
+    report_stage(f"compiling what {whose or route} gave")
     with clock.phase("build"):
         artifact = platform.build(lowered, job.device)
     cache.put(key, artifact)
@@ -172,15 +205,26 @@ def compile_route(
 
 
 def _run_case(case: Case, executable: Executable, clock: _Clock, truth: Oracle) -> CaseResult:
+    def bad(code: str, explanation: str) -> CaseResult:
+        return CaseResult(case.id, False, code, explanation, (), 0, 0.0, {})
+
     names = [name for name, _ in case.signature.results]
+    given = [own_memory(tensor) for tensor in case.tensors]
     try:
         with clock.phase("run"):
-            first = executable.run(case.tensors)
-            second = executable.run(case.tensors)
+            first = executable.run(given)
+            second = executable.run(given)
     except DeviceError as error:
-        return CaseResult(case.id, False, "device", error.message, (), 0, 0.0, {})
+        return bad("device", error.message)
+    except MemoryError:
+        raise
+    except Exception as error:  # what the runtime raises for a kernel whose arguments are not what it says
+        return bad("device", f"the kernel raised {described(error)}")
     if first.launches == 0:
-        return CaseResult(case.id, False, "not-executed", "no kernel was launched on the device", (), 0, 0.0, {})
+        return bad("not-executed", "no kernel was launched on the device")
+    written = [i for i, (a, b) in enumerate(zip(case.tensors, given, strict=True)) if not same_bits(a, b)]
+    if written:
+        return bad("wrote-input", f"the kernel wrote to its input: argument {written[0]} is not what it was before")
     candidate = list(zip(names, first.results, strict=True))
     with clock.phase("judge"):
         verdict = judge(case.signature, case.tensors, case.results, candidate, oracle=truth)
@@ -201,8 +245,3 @@ def _run_case(case: Case, executable: Executable, clock: _Clock, truth: Oracle) 
 def guard_threads(jobs: int) -> None:
     """Share the cores between workers: PyTorch's threads in this process."""
     torch.set_num_threads(max(1, (torch.get_num_threads() or 1) // max(1, jobs)))
-
-
-def as_error(error: TapmlError) -> dict[str, str]:
-    """A TapmlError as it travels between processes."""
-    return {"type": type(error).__name__, "message": error.message, "hint": error.hint}

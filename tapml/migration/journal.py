@@ -2,22 +2,25 @@
 
 A process killed in the middle of a line leaves a torn last line, which the next opening cuts off.  A lock beside it, held
 by the operating system for as long as the process lives, keeps two migrations of one suite on one device apart.
+A journal appears with its first decision: a migration that fails before leaves the suite as it was.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from tapml.errors import SuiteError, UsageError
+from tapml.errors import SuiteError, TapmlError, UsageError
+from tapml.lock import Held, exclusive, owner
 from tapml.suite.call import Json
 
 VERSION = 1
+LOCK = "lock"
 
 
 def journal_folder(suite: Path, target: str, device: str) -> Path:
@@ -28,34 +31,56 @@ def journal_folder(suite: Path, target: str, device: str) -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the migration in ``folder``.  Raises :class:`UsageError` naming the process that holds it already."""
-    folder.mkdir(parents=True, exist_ok=True)
-    owner = folder / "owner"
-    lock = FileLock(folder / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        pid = owner.read_text().strip() if owner.exists() else "unknown"
-        raise UsageError(
-            f"{folder.parent.parent} is being migrated by process {pid}",
-            hint="wait for it, or end it and run again with --resume",
-        ) from None
-    try:
-        owner.write_text(str(os.getpid()))
+    """Hold the migration in ``folder``, which is made; it is removed again if nothing was written.
+
+    Raises :class:`UsageError` naming the process that holds it already, or when nothing can be written there.
+    """
+    suite = folder.parent.parent
+    with contextlib.ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.callback(_remove_empty, folder)
+            stack.enter_context(exclusive(folder / LOCK))
+        except Held as held:
+            raise UsageError(
+                f"{suite} is being migrated by process {held.owner}",
+                hint="wait for it, or end it and run again with --resume",
+            ) from None
+        except OSError as error:
+            raise UsageError(
+                f"cannot keep the journal of the migration in {folder}: {error.strerror or error}",
+                hint="migrate a copy of the suite in a directory that can be written to",
+            ) from error
         yield
-    finally:
-        owner.unlink(missing_ok=True)
-        lock.release()
+
+
+def migrating(suite: Path) -> str | None:
+    """The process that is migrating a suite on any device, if there is one."""
+    for lock in sorted(suite.glob(f"migrations/*/{LOCK}")):
+        found = owner(lock)
+        if found is not None:
+            return found
+    return None
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+        folder.parent.rmdir()
 
 
 class Journal:
-    """An append-only list of events.  ``events`` holds what was read at opening and what was appended since."""
+    """An append-only list of events.  ``events`` holds what was read at opening and what was appended since.
 
-    def __init__(self, path: Path) -> None:
+    ``read=False`` leaves what is there unread, for it is going to be set aside: damage does not matter then.
+    """
+
+    def __init__(self, path: Path, *, read: bool = True) -> None:
         self.path = path
         self.events: list[Json] = []
-        self._file = None
-        if path.exists():
+        self._descriptor: int | None = None
+        self._aside = False
+        if read and path.exists():
             self.events = _recover(path)
 
     @property
@@ -71,31 +96,58 @@ class Journal:
         return [e for e in self.events if e["event"] == kind]
 
     def restart(self, header: Json) -> None:
-        """Set the old journal aside as ``journal.previous.jsonl`` and begin a new one."""
+        """Begin a new journal; with its first event, the old one is set aside as ``journal.previous.jsonl``."""
         self.close()
-        if self.path.exists():
-            os.replace(self.path, self.path.with_name("journal.previous.jsonl"))
-        self.events = []
-        self.append({"event": "begin", "version": VERSION, **header})
+        self._aside = self.path.exists()
+        self.events = [{"event": "begin", "version": VERSION, **header}]
 
     def append(self, event: Json) -> None:
-        """Write one event and wait until it is on the disk."""
-        if self._file is None:
-            self._file = open(self.path, "a", encoding="utf-8")
-        self._file.write(json.dumps(event, allow_nan=True) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Write one event and wait until it is on the disk.  Raises :class:`TapmlError` when it cannot be written."""
+        try:
+            if self._descriptor is None:
+                self._open()
+            self._write([event])
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            raise TapmlError(
+                f"cannot write {self.path}: {'the disk is full' if full else error.strerror or error}",
+                hint=f"{'free some space' if full else 'make it writable'}; the same command with --resume goes on",
+            ) from error
         self.events.append(event)
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> None:
+        if self._aside:
+            os.replace(self.path, self.path.with_name("journal.previous.jsonl"))
+            self._aside = False
+        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if os.fstat(self._descriptor).st_size == 0:
+            self._write(self.events)
+
+    def _write(self, events: list[Json]) -> None:
+        """All or nothing."""
+        assert self._descriptor is not None
+        size = os.fstat(self._descriptor).st_size
+        data = "".join(json.dumps(event, allow_nan=True) + "\n" for event in events).encode()
+        try:
+            if os.write(self._descriptor, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._descriptor)
+        except OSError:
+            os.ftruncate(self._descriptor, size)
+            raise
 
 
 def _recover(path: Path) -> list[Json]:
     """Events of a journal; a torn last line is cut off.  Raises :class:`SuiteError` for damage anywhere else."""
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SuiteError(f"cannot read {path}: {error.strerror or error}", hint="begin again with --restart") from error
     events: list[Json] = []
     good = 0
     for number, line in enumerate(data.splitlines(keepends=True), 1):

@@ -6,12 +6,13 @@ called the operators, so that a resumed migration ends as an undisturbed one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tapml.errors import TapmlError
+from tapml.errors import SuiteError, TapmlError
 from tapml.migration.cache import KernelCache
 from tapml.migration.gate import Gate, GateResult
 from tapml.migration.hybrid import HybridSetup
@@ -24,6 +25,8 @@ from tapml.platform import DeviceInfo
 from tapml.suite.call import Json
 from tapml.suite.case import SignatureRecord
 from tapml.suite.reader import Suite
+
+_Parsed = TypeVar("_Parsed")
 
 Listener = Callable[[str, Any], None]
 """Told of ``("recalled", number)`` of signatures known from the journal, and of ``("judged", Outcome)`` and
@@ -102,7 +105,7 @@ def test(
     settings, info = settings.resolved()
     records = [r for r in compute_signatures(Suite.open(path)) if select(r)]
     found: dict[str, Outcome] = {}
-    with WorkerPool(settings.jobs, memory_mb=settings.memory_mb) as pool:
+    with WorkerPool(settings.jobs, memory_mb=settings.memory_mb, extensions=settings.extensions) as pool:
         for outcome in pool.run([settings.job(path, r) for r in records]):
             found[outcome.signature] = outcome
             listen("judged", outcome)
@@ -145,12 +148,11 @@ class _Climb:
         self._recall(records)
         missing = [r for r in records if r.signature.id not in self.outcomes]
         self.listen("recalled", len(records) - len(missing))
-        setup = HybridSetup(
-            str(self.path), self.settings.target, self.settings.device, self.settings.extensions, self.settings.cache
-        )
+        chosen = self.settings
+        setup = HybridSetup(os.path.abspath(self.path), chosen.target, chosen.device, chosen.extensions, chosen.cache)
         with (
-            WorkerPool(self.settings.jobs, memory_mb=self.settings.memory_mb) as pool,
-            Gate(setup, self.settings.hybrid_seconds) as gate,
+            WorkerPool(chosen.jobs, memory_mb=chosen.memory_mb, extensions=chosen.extensions) as pool,
+            Gate(setup, chosen.hybrid_seconds) as gate,
         ):
             if missing:
                 pool.start(len(missing))
@@ -193,7 +195,7 @@ class _Climb:
         cache = KernelCache(Path(self.settings.cache) if self.settings.cache else None)
         wanted = {r.signature.id for r in records}
         for event in self.journal.of_kind("judged"):
-            outcome = Outcome.from_json(event["outcome"])
+            outcome = self._parsed(Outcome.from_json, event.get("outcome"))
             if outcome.signature in wanted and (not outcome.passed or cache.get(outcome.artifact) is not None):
                 self.outcomes[outcome.signature] = outcome
 
@@ -215,9 +217,9 @@ class _Climb:
             return
         step = "+".join(sorted(added))
         for event in self.journal.of_kind("gate"):
-            if event["step"] == step:
-                for data in event["results"]:
-                    self._take(GateResult.from_json(data))
+            if event.get("step") == step:
+                for data in event.get("results", ()):
+                    self._take(self._parsed(GateResult.from_json, data))
                 return
         results = []
         for result in gate.decide(name, added, self.kernels, self._operator_of):
@@ -226,6 +228,15 @@ class _Climb:
         self.journal.append({"event": "gate", "step": step, "results": [r.to_json() for r in results]})
         for result in results:
             self._take(result)
+
+    def _parsed(self, parse: Callable[[Json], _Parsed], data: Json) -> _Parsed:
+        try:
+            return parse(data)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise SuiteError(
+                f"{self.journal.path}: expected what a migration wrote, found something else ({error})",
+                hint="begin again with --restart",
+            ) from error
 
     def _take(self, result: GateResult) -> None:
         self.gates.append(result)

@@ -1,22 +1,31 @@
-"""The parent's end of a worker: start it, ask it, watch its time and memory, bury it."""
+"""The parent's end of a worker: start it, ask it, watch its time, memory and output, bury it."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
 from tapml import errors
+from tapml.migration.scratch import scratch
 from tapml.migration.worker import serve
 
 _TAIL_LINES = 12
+_TAIL_BYTES = 1 << 16
+_WIDTH = 200
+_FATAL = ("Fatal Python error", "!!!!!!! Segfault encountered")
+"""How a report of a crash begins: its first lines matter, and what was printed before; not the end of its stacks."""
+_OUTPUT_MB = 256
+"""A worker that prints more is ended: its output is kept on the disk."""
 _START_SECONDS = 300.0
 
 
@@ -28,31 +37,54 @@ _QUIET_THREADS = {"TVM_THREAD_POOL_SPIN_COUNT": "0", "OMP_WAIT_POLICY": "passive
 def _context() -> ForkServerContext:
     for name, value in _QUIET_THREADS.items():
         os.environ.setdefault(name, value)
+    # where multiprocessing keeps its sockets; by default a directory that stays when this process is killed
+    configuration: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
+    configuration.setdefault("tempdir", str(scratch()))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tapml.migration.preload"])
     return context
 
 
-class Gone(Exception):
-    """The process is no more, or had to be killed.  ``status`` is ``crashed`` or ``timed out``."""
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """What is started here never sees Ctrl-C, not even while it imports; here it is delivered at the end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def __init__(self, status: str, message: str, output: tuple[str, ...]) -> None:
+
+class Gone(Exception):
+    """The process is no more, or had to be killed.
+
+    ``status`` is ``crashed`` or ``timed out``.  ``died``: it was not ended here for breaking its limits.
+    """
+
+    def __init__(self, status: str, message: str, output: tuple[str, ...], *, died: bool = False) -> None:
         super().__init__(message)
-        self.status, self.message, self.output = status, message, output
+        self.status, self.message, self.output, self.died = status, message, output, died
 
 
 class WorkerProcess:
     """One worker.  ``setup(*args)`` runs in it and gives its handler; see :func:`tapml.migration.worker.serve`."""
 
     def __init__(self, setup: Callable[..., Callable[[Any], Any]], args: tuple[Any, ...], name: str) -> None:
-        handle, self._log = tempfile.mkstemp(prefix="tapml-worker-", suffix=".log")
-        os.close(handle)
-        self._setup, self._args, self._name = setup, args, name
+        context = _context()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=scratch()))
+        self._log = os.open(self._folder / "output.log", os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
         self._started = False
-        self.connection, theirs = _context().Pipe()
-        self.process = _context().Process(target=serve, args=(theirs, self._log, setup, args), name=name, daemon=True)
-        self.process.start()
-        theirs.close()
+        self._ended = False
+        self.stage = ""
+        """What it said last that it is doing."""
+        with _without_interrupts():
+            self.connection, theirs = context.Pipe()
+            self._lifeline, watched = context.Pipe()
+            arguments = (theirs, watched, str(self._folder), setup, args)
+            self.process = context.Process(target=serve, args=arguments, name=name, daemon=True)
+            self.process.start()
+            theirs.close()
+            watched.close()
         self.deadline = time.monotonic() + _START_SECONDS
         self._seconds = _START_SECONDS
         self._memory_mb: int | None = None
@@ -63,30 +95,30 @@ class WorkerProcess:
         """Hand over a message.  ``seconds`` and ``memory_mb`` (of anonymous memory) limit what answering may take."""
         self._seconds, self._memory_mb = seconds, memory_mb
         self.deadline = time.monotonic() + seconds
-        try:
+        self.stage = ""
+        with contextlib.suppress(OSError):  # poll() tells what happened
             self.connection.send(message)
-        except (BrokenPipeError, OSError):
-            pass  # poll() tells what happened
 
     def poll(self, wait: float = 0.0) -> tuple[str, Any] | None:
         """The answer if there is one.  Raises :class:`Gone` when the worker died or broke its limits (it is dead then)."""
         try:
-            if self.connection.poll(wait):
-                return self.connection.recv()  # type: ignore[no-any-return]
-        except (EOFError, ConnectionError):
+            while self.connection.poll(wait):
+                kind, value = self.connection.recv()
+                if kind != "stage":
+                    return kind, value
+                self.stage = value
+        except (EOFError, OSError):
             raise self._gone() from None
         if not self.process.is_alive() and not self.connection.poll():
             raise self._gone()
         if time.monotonic() > self.deadline:
-            tail = self.tail()
-            self.kill()
-            raise Gone("timed out", f"no answer within {self._seconds:g} s", tail)
+            raise self._end("timed out", f"no answer within {self._seconds:g} s")
+        if os.fstat(self._log).st_size > _OUTPUT_MB << 20:
+            raise self._end("crashed", f"printed more than {_OUTPUT_MB} MB")
         if self._memory_mb is not None:
             used = anonymous_memory_mb(self.process.pid)
             if used > self._memory_mb:
-                tail = self.tail()
-                self.kill()
-                raise Gone("crashed", f"used {used} MB of memory, the limit is {self._memory_mb} MB", tail)
+                raise self._end("crashed", f"used {used} MB of memory, the limit is {self._memory_mb} MB")
         return None
 
     def ask(self, message: Any, *, seconds: float, memory_mb: int | None = None) -> Any:
@@ -109,20 +141,38 @@ class WorkerProcess:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def tail(self) -> tuple[str, ...]:
-        """The last lines that the worker printed."""
-        try:
-            lines = Path(self._log).read_text(errors="replace").splitlines()
-        except OSError:
+        """The last lines that the worker printed; none once it has been buried."""
+        if self._ended:
             return ()
-        return tuple(line for line in lines if line.strip())[-_TAIL_LINES:]
+        size = os.fstat(self._log).st_size
+        text = os.pread(self._log, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace")
+        lines = [line if len(line) <= _WIDTH else line[:_WIDTH] + "..." for line in text.splitlines() if line.strip()]
+        fatal = next((i for i, line in enumerate(lines) if line.startswith(_FATAL)), None)
+        if fatal is None:
+            return tuple(lines[-_TAIL_LINES:])
+        return tuple(lines[max(0, fatal - _TAIL_LINES // 3) :][:_TAIL_LINES])
 
     def kill(self) -> None:
-        """End the process now."""
+        """End the process now, with all that it started, and remove its temporary files."""
+        if self._ended:
+            return
+        self._ended = True
+        if self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         if self.process.is_alive():
             self.process.kill()
         self.process.join(5)
         self.connection.close()
-        Path(self._log).unlink(missing_ok=True)
+        self._lifeline.close()
+        os.close(self._log)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end(self, status: str, message: str) -> Gone:
+        """Kill it for breaking a limit."""
+        tail = self.tail()
+        self.kill()
+        return Gone(status, message + self._during(), tail)
 
     def _gone(self) -> Gone:
         self.process.join(5)
@@ -134,13 +184,21 @@ class WorkerProcess:
                 how = f"killed by {signal.Signals(-code).name}"
             except ValueError:
                 how = f"killed by signal {-code}"
+        elif code is None:
+            how = "closed its pipe"
         else:
             how = f"ended with exit code {code}"
-        return Gone("crashed", how, tail)
+        return Gone("crashed", how + self._during(), tail, died=True)
+
+    def _during(self) -> str:
+        return f" while {self.stage}" if self.stage else ""
 
 
 def unwrap(answer: tuple[str, Any]) -> Any:
-    """The value of a worker's answer.  Raises what the worker raised: a TapmlError as itself, anything else as one."""
+    """The value of a worker's answer.
+
+    Raises what the worker raised: a TapmlError as itself; :class:`Gone` for anything else, which leaves it in doubt.
+    """
     kind, value = answer
     if kind in ("done", "ready"):
         return value
@@ -149,15 +207,17 @@ def unwrap(answer: tuple[str, Any]) -> Any:
         raise family(value["message"], hint=value["hint"])
     if kind == "memory":
         raise Gone("crashed", f"memory limit: {value}", ())
-    raise errors.TapmlError(f"a worker failed: {value.strip().splitlines()[-1]}", hint=value)
+    lines = [line for line in value.strip().splitlines() if line.strip()]
+    raise Gone("crashed", f"raised {lines[-1].strip()}", tuple(lines[-_TAIL_LINES:]))
 
 
 def anonymous_memory_mb(pid: int | None) -> int:
     """Memory of a process that is its own (not mapped files), in MB; 0 when it cannot be read."""
+    used = 0
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) >> 10
+            if line.startswith(("RssAnon:", "RssShmem:")):
+                used += int(line.split()[1])
     except (OSError, ValueError, IndexError):
         pass
-    return 0
+    return used >> 10

@@ -16,7 +16,7 @@ from tapml.suite.reader import Suite
 
 def header(suite: Suite, settings: Settings) -> Json:
     """What a journal depends on: another suite, compiler, device or gate makes its entries void."""
-    extensions = [hashlib.sha256(Path(e).read_bytes()).hexdigest() for e in settings.extensions if Path(e).is_file()]
+    extensions = [hashlib.sha256(Path(e).read_bytes()).hexdigest() for e in settings.extensions]
     return {
         "suite": suite.digest,
         "target": settings.target,

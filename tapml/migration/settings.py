@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,17 +31,26 @@ class Settings:
     cache: str | None = None
 
     def resolved(self) -> tuple[Settings, DeviceInfo]:
-        """With the device filled in.  Raises UsageError for an unknown target or gate, DeviceError without device."""
+        """With the device filled in.
+
+        Raises UsageError for an unknown target or gate or a missing file of converters, DeviceError without device.
+        """
         if self.gate not in GATES:
             raise UsageError(f"expected a gate of {', '.join(GATES)}, found {self.gate!r}")
         info = find_device(find_platform(self.target), self.device or None)
         extensions = tuple(str(Path(e).resolve()) for e in self.extensions)
+        for given, extension in zip(self.extensions, extensions, strict=True):
+            if not os.path.isfile(extension) or not os.access(extension, os.R_OK):
+                raise UsageError(
+                    f"expected a readable Python file with converters, found none at {given}",
+                    hint="give --with the path of a .py file",
+                )
         return replace(self, device=info.name, extensions=extensions), info
 
     def job(self, suite: Path, record: SignatureRecord) -> Job:
         """The work that one signature is."""
         return Job(
-            str(suite),
+            os.path.abspath(suite),
             record.signature.id,
             record.signature.operator,
             self.target,

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tapml.report.style import human_bytes
@@ -50,7 +51,8 @@ def outcome_progress(total: int) -> Iterator[Callable[[str, Any], None]]:
             if kind == "judged":
                 bar.advance(task)
                 if not value.passed:
-                    bar.console.print(f"[red]{value.status}[/] {value.operator} {value.signature}: {value.message}")
+                    text = f"[red]{value.status}[/] {value.operator} {value.signature}: {escape(value.message)}"
+                    bar.console.print(text, soft_wrap=True)
             elif kind == "recalled":
                 bar.update(task, completed=value)
             elif kind == "gate":
@@ -58,6 +60,7 @@ def outcome_progress(total: int) -> Iterator[Callable[[str, Any], None]]:
                 if value.accepted:
                     bar.update(task, description=f"the program runs with {where} in place")
                 else:
-                    bar.console.print(f"[red]rolled back[/] {where}: {value.explanation}; {value.where}")
+                    text = f"[red]rolled back[/] {where}: {escape(value.explanation)}; {escape(value.where)}"
+                    bar.console.print(text, soft_wrap=True)
 
         yield listen
