@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform as host
-import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,16 +16,15 @@ import torch
 import tvm
 import tvm_ffi
 
-from tapml.errors import CompileError, DeviceError
+from tapml.errors import DeviceError
 from tapml.kernels.fuse import to_tir
 from tapml.kernels.plan import Artifact, Plan, extract_plan
 from tapml.lowering.lower import Lowered, span
 from tapml.platform import Device, DeviceInfo, Execution
+from tapml.platforms.llvm.codegen import LIBRARY, compile_functions
 from tapml.platforms.llvm.legalise import legalise
 from tapml.platforms.llvm.schedule import schedule
 from tapml.suite.call import Signature, torch_dtype
-
-LIBRARY = "kernels.so"
 
 
 class LlvmPlatform:
@@ -53,12 +51,8 @@ class LlvmPlatform:
             if isinstance(function, tvm.tirx.PrimFunc):
                 named = function.with_attr("global_symbol", symbol.name_hint)
                 functions[symbol.name_hint] = legalise(schedule(named).with_attr("global_symbol", symbol.name_hint))
-        try:
-            compiled = tvm.compile(tvm.IRModule(functions), target=self.target())
-        except Exception as error:
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            raise CompileError(f"LLVM: {type(error).__name__}: {lines[-1].strip() if lines else ''}"[:400]) from error
-        return Artifact(plan, {LIBRARY: _link(compiled)}, lowered.route, lowered.converters, lowered.notes)
+        library = compile_functions(functions, self.target())
+        return Artifact(plan, {LIBRARY: library}, lowered.route, lowered.converters, lowered.notes)
 
     def open(self, device: str) -> Device:
         if device != "llvm:cpu":
@@ -77,22 +71,6 @@ def _own_source() -> str:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _link(compiled: tvm.runtime.Executable) -> bytes:
-    """Object code of a compiled module, linked into a shared library (5 ms with ``ld``)."""
-    linker = shutil.which("ld") or shutil.which("cc") or shutil.which("clang")
-    if linker is None:
-        raise CompileError(
-            "expected a linker (ld, cc or clang) on the PATH, found none", hint="apt-get install binutils"
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        source, out = Path(folder, "kernels.o"), Path(folder, LIBRARY)
-        compiled.mod.write_to_file(str(source), "o")
-        done = subprocess.run([linker, "-shared", "-o", out, source], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise CompileError(f"{linker} failed: {done.stderr.strip()[:300]}")
-        return out.read_bytes()
 
 
 class LlvmDevice:
@@ -120,12 +98,13 @@ class LlvmExecutable:
 
     def __init__(self, library: tvm.runtime.Module, plan: Plan, signature: Signature) -> None:
         self._library = library  # keeps the code mapped
-        self._spans = [span(s) for s in signature.tensors]
+        self._arguments = [
+            (index, torch_dtype(s.dtype), span(s)) for index, s in zip(plan.parameters, signature.tensors, strict=True)
+        ]
         self._results = [
             (index, order, spec, torch_dtype(spec.dtype), name.startswith("arg"))
             for index, order, (name, spec) in zip(plan.results, plan.orders, signature.results, strict=True)
         ]
-        self._parameters = plan.parameters
         written = {index for index in plan.results if index is not None}
         self._temporaries = [
             (i, buffer.shape, torch_dtype(buffer.dtype))
@@ -136,22 +115,33 @@ class LlvmExecutable:
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Execution:
         """See :class:`tapml.platform.Executable`."""
-        buffers: dict[int, torch.Tensor] = {}
-        for index, tensor, length in zip(self._parameters, tensors, self._spans, strict=True):
-            buffers[index] = torch.as_strided(tensor.detach(), (length,), (1,), tensor.storage_offset())
+        pointers: dict[int, ctypes.c_void_p] = {}
+        for (index, dtype, length), tensor in zip(self._arguments, tensors, strict=True):
+            _require_memory(tensor, dtype, length)
+            pointers[index] = ctypes.c_void_p(tensor.data_ptr())
+        owned = []
         for index, shape, dtype in self._temporaries:
-            buffers[index] = torch.empty(shape, dtype=dtype)
+            owned.append(torch.empty(shape, dtype=dtype))
+            pointers[index] = ctypes.c_void_p(owned[-1].data_ptr())
         results = []
-        for index, order, spec, dtype, mutated in self._results:
+        for place, order, spec, dtype, mutated in self._results:
             strides = _contiguous(spec.shape) if mutated or order is None else _ordered(spec.shape, order)
-            result = torch.empty_strided(spec.shape, strides, dtype=dtype)
-            results.append(result)
-            if index is not None and order is not None:
-                buffers[index] = result.permute(order)
+            results.append(torch.empty_strided(spec.shape, strides, dtype=dtype))
+            if place is not None:
+                pointers[place] = ctypes.c_void_p(results[-1].data_ptr())
         begin = time.perf_counter()
         for kernel, operands in self._steps:
-            kernel(*[buffers[i] for i in operands])
+            kernel(*[pointers[i] for i in operands])
         return Execution(tuple(results), len(self._steps), time.perf_counter() - begin)
+
+
+def _require_memory(tensor: torch.Tensor, dtype: torch.dtype, length: int) -> None:
+    """Kernels trust their pointers: what the signature promises must be there."""
+    if tensor.dtype != dtype or tensor.device.type != "cpu":
+        raise DeviceError(f"expected a tensor of {dtype} on the CPU, found {tensor.dtype} on {tensor.device}")
+    end = (tensor.storage_offset() + length) * tensor.element_size()
+    if end > tensor.untyped_storage().nbytes():
+        raise DeviceError(f"expected {end} bytes of storage, found {tensor.untyped_storage().nbytes()}")
 
 
 def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:

@@ -47,8 +47,8 @@ def schedule(function: tirx.PrimFunc) -> tirx.PrimFunc:
 def _attempt(sch: Schedule, change: Callable[[Schedule], Any]) -> Schedule:
     """The schedule after ``change``; as it was when a primitive refuses or ``change`` returns False.
 
-    TVM 0.27 refuses with ``ScheduleError``, and a few times with a failed internal check (``rfactor`` of a reduction to a
-    single number).
+    TVM 0.27 refuses with ``ScheduleError``, and a few times with a failed internal check (``rfactor`` of a reduction to
+    a single number).
     """
     trial = sch.copy()
     try:
