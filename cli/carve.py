@@ -22,7 +22,11 @@ Examples:
 @click.option("--prompt", "prompts", multiple=True, help="Text for a language model; several make a padded batch.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Keyword inputs: a .npz or .safetensors file.")
 @click.option("--max-new-tokens", type=click.IntRange(1), help="Tokens to generate; exactly as many.  [default: 16]")
-@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="[default: the source's own]")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float16", "bfloat16"]),
+    help="Dtype of the model's and the inputs' floats.  [default: the source's own]",
+)
 @click.option("--keep", type=click.IntRange(1), default=3, show_default=True, help="Cases to keep of each signature.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of PyTorch's random numbers.")
 @click.option(
@@ -57,10 +61,15 @@ def command(
     """
     from tapml.carving.carve import carve
     from tapml.carving.sources import find_source
+    from tapml.errors import UsageError
+    from tapml.migration.journal import migrating
     from tapml.report.progress import carve_progress
     from tapml.report.terminal import print_carve
 
     spec = find_source(source, prompts=prompts, inputs=inputs, max_new_tokens=max_new_tokens, dtype=dtype, seed=seed)
+    busy = migrating(output) if force else None
+    if busy is not None:
+        raise UsageError(f"{output} is being migrated by process {busy}", hint="wait for it, or choose another output")
     try:
         with carve_progress() as (progress, note):
             summary = carve(

@@ -1,9 +1,10 @@
-"""The entry point: commands are found by name in one registry, imported when they run, and their errors made readable."""
+"""The entry point: commands are found by name in one registry, imported when they run, their errors made readable."""
 
 from __future__ import annotations
 
 import errno
 import importlib
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -80,8 +81,25 @@ def cli(ctx: click.Context, debug: bool) -> None:
     ctx.ensure_object(dict)["debug"] = debug
 
 
+class _Ended(KeyboardInterrupt):
+    """Asked to end by a signal other than Ctrl-C's; cleaned up after in the same way."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def _end(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise _Ended(number)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _end)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -102,11 +120,12 @@ def run(arguments: Sequence[str]) -> int:
         )
         return _report(error.format_message(), hint, debug)
     except (KeyboardInterrupt, click.Abort) as stop:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is to clean up and to say so
         click.echo("interrupted", err=True)
         hint = getattr(stop, "hint", "")
         if hint:
             click.echo(f"hint: {hint}", err=True)
-        return 130
+        return 128 + (stop.number if isinstance(stop, _Ended) else signal.SIGINT)
     except BrokenPipeError:
         sys.stderr.close()
         return 1
@@ -115,7 +134,7 @@ def run(arguments: Sequence[str]) -> int:
         hint = "free some space, or choose another directory" if full else "check the path and its permissions"
         return _report(str(error), hint, debug)
     except Exception as error:
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        text = f"{type(error).__name__}: {error}"
         return _report(f"unexpected {text}", "this is a defect in tapml; --debug shows the traceback", debug)
 
 
@@ -124,7 +143,7 @@ def _report(message: str, hint: str, debug: bool) -> int:
         traceback.print_exc()
     click.echo(f"error: {' '.join(message.split())}", err=True)
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        click.echo(f"hint: {' '.join(hint.split())}", err=True)
     return 2
 
 

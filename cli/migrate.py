@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tapml.cli.options import suite_argument, target_options
+
+if TYPE_CHECKING:
+    from tapml.migration.settings import Settings
 
 
 @click.command(
@@ -68,10 +73,24 @@ def command(
         with outcome_progress(total) as listen:
             result = migrate(suite, settings, resume=resume, listen=listen)
     except KeyboardInterrupt as stop:
-        stop.hint = f"`tapml migrate {suite} --target {target} --resume` goes on where it was"  # type: ignore[attr-defined]
+        stop.hint = _how_to_go_on(suite, settings)  # type: ignore[attr-defined]
         raise
     if json_file is not None:
         write_json(json_file, result.to_json())
     if json_file is None or str(json_file) != "-":
         print_migration(result)
     return 0 if result.accepted else 1
+
+
+def _how_to_go_on(suite: Path, settings: Settings) -> str:
+    """The command that resumes, with the options that a journal depends on."""
+    if not any(suite.glob(f"migrations/{settings.target}*/journal.jsonl")):
+        return "nothing was decided yet; run the same command again"
+    words = ["tapml", "migrate", str(suite), "--target", settings.target]
+    if settings.device:
+        words += ["--device", settings.device]
+    if settings.gate != "operator":
+        words += ["--gate", settings.gate]
+    for extension in settings.extensions:
+        words += ["--with", extension]
+    return f"`{shlex.join([*words, '--resume'])}` goes on where it was"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +12,16 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 suite_argument = click.argument("suite", type=click.Path(path_type=Path))
+
+
+def _writable(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    """Find out before the work is done, and not after it, that a file cannot be written."""
+    if path is None or str(path) == "-":
+        return path
+    folder = path if path.is_dir() else path.absolute().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise click.BadParameter(f"expected a file that can be written, found {path}", ctx, parameter)
+    return path
 
 
 def target_options(function: F) -> F:
@@ -43,7 +54,11 @@ def target_options(function: F) -> F:
                 help="Python file that registers converters or kernels (repeatable).",
             ),
             click.option(
-                "--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there ('-': to stdout)."
+                "--json",
+                "json_file",
+                type=click.Path(path_type=Path),
+                callback=_writable,
+                help="Write all figures there ('-': to stdout).",
             ),
         )
     ):

@@ -48,6 +48,6 @@ def _package(name: str, purpose: str, remedy: str, optional: bool = False) -> Fi
 
 def _linker() -> Finding:
     found = shutil.which("ld") or shutil.which("cc") or shutil.which("clang")
-    return Finding(
-        "linker", "target llvm", found is not None, found or "no ld, cc or clang", "apt-get install binutils"
-    )
+    if found is None:
+        return Finding("linker", "target llvm", False, "no ld, cc or clang", "apt-get install binutils")
+    return Finding("linker", "target llvm", True, found, "")

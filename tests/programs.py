@@ -1,0 +1,62 @@
+"""Small reference programs, and converters for them in ``tests/converters``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Mlp(nn.Module):
+    """float32[3, 8] -> probabilities float32[3, 4]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(8, 16)
+        self.norm = nn.LayerNorm(16)
+        self.down = nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.down(torch.nn.functional.gelu(self.norm(self.up(x)))), -1)
+
+
+class Wave(nn.Module):
+    """One step: the sine of what comes in, which each step scales by more."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x * self.scale)
+
+
+class Waves(nn.Module):
+    """float32[2, 8] -> float32[2, 8]: six calls of ``aten.sin`` with one signature, the first with small arguments."""
+
+    def __init__(self, limit: float | None = None) -> None:
+        super().__init__()
+        self.steps = nn.ModuleList(Wave(0.5 * 2**i) for i in range(6))
+        self.limit = limit
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = x
+        for step in self.steps:
+            total = total + step(x)
+            if self.limit is not None and float(total.abs().max()) > self.limit:
+                raise ValueError("the wave diverged")
+        return total.tanh()
+
+
+def mlp() -> tuple[nn.Module, tuple[Any, ...]]:
+    torch.manual_seed(0)
+    return Mlp().eval(), (torch.randn(3, 8),)
+
+
+def waves() -> tuple[nn.Module, tuple[Any, ...]]:
+    return Waves().eval(), (torch.linspace(0.1, 0.9, 16).reshape(2, 8),)
+
+
+def waves_with_limit() -> tuple[nn.Module, tuple[Any, ...]]:
+    return Waves(limit=50.0).eval(), (torch.linspace(0.1, 0.9, 16).reshape(2, 8),)
