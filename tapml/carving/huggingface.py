@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import filelock
 import platformdirs
 import torch
 
 from tapml.carving.inputs import read_inputs
 from tapml.carving.reference import DTYPES, Outputs, Reference, cast_floats
 from tapml.errors import UsageError
+from tapml.lock import exclusive
 
 if TYPE_CHECKING:
     from tapml.carving.sources import Note, SourceSpec
@@ -63,7 +63,7 @@ def convert_gguf(path: Path, note: Note) -> Path:
     target = cache_directory() / "gguf" / f"{digest[:32]}-transformers-{transformers.__version__}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(f"{target}.lock"):
+        with exclusive(target.with_name(f"{target.name}.lock"), wait=True):
             if target.is_dir():
                 return target
             for left in target.parent.glob(f".{target.name}-*"):  # by a process that was killed
@@ -102,8 +102,14 @@ def _convert(transformers: Any, path: Path, target: Path) -> None:
         model.hf_quantizer = None
         if hasattr(model.config, "quantization_config"):
             del model.config.quantization_config
-        model.save_pretrained(target)
-        tokenizer.save_pretrained(target)
+        try:
+            model.save_pretrained(target)
+            tokenizer.save_pretrained(target)
+        except Exception as error:  # safetensors has its own error for a full disk
+            raise UsageError(
+                f"cannot keep the converted {path.name} in {target.parent}: {_brief(error)}",
+                hint="set TAPML_CACHE to a directory with enough space",
+            ) from error
 
 
 def _load(spec: SourceSpec, directory: Path, description: str, note: Note) -> Reference:

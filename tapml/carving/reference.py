@@ -92,9 +92,9 @@ def user_code(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except TapmlError:
+    except (TapmlError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # SystemExit too: a script that parses arguments when it is imported
         frames = traceback.extract_tb(error.__traceback__)
         theirs = [f for f in frames if not f.filename.startswith((_OURS, _PYTORCH))]
         if isinstance(error, SyntaxError) and error.filename:

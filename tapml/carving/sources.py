@@ -140,7 +140,10 @@ def _locate(location: str) -> tuple[str, str]:
         if module.endswith(".py"):
             if os.path.isfile(os.path.expanduser(module)):
                 return "factory", f"{os.path.abspath(os.path.expanduser(module))}:{attribute}"
-            raise UsageError(f"no file {module}, which should have the factory {attribute}")
+            raise UsageError(
+                f"no file {module}, which should have the factory {attribute}",
+                hint="check the path; relative ones start at the current directory",
+            )
         if module and all(part.isidentifier() for part in module.split(".")):
             return "factory", location
     if path.is_file():

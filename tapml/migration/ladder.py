@@ -20,6 +20,7 @@ from tapml.migration.journal import Journal, journal_folder, locked
 from tapml.migration.outcome import Outcome
 from tapml.migration.pool import WorkerPool
 from tapml.migration.resume import begin
+from tapml.migration.scratch import sweep
 from tapml.migration.settings import Settings
 from tapml.platform import DeviceInfo
 from tapml.suite.call import Json
@@ -119,6 +120,7 @@ def migrate(path: Path, settings: Settings, *, resume: bool | None, listen: List
     something else; :class:`SuiteError` for a damaged suite; what loading the reference raises.
     """
     settings, info = settings.resolved()
+    sweep()
     suite = Suite.open(path)
     folder = journal_folder(path, settings.target, settings.device)
     with locked(folder):

@@ -80,7 +80,7 @@ class WorkerPool:
             self._slots.append(self._new_slot())
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """Outcomes as they come, in any order.  Raises the TapmlError of a worker that finds the suite or device bad."""
+        """Outcomes as they come, in any order.  Raises the TapmlError of a worker: a bad suite, device or file."""
         queue = deque(jobs)
         self.start(len(queue))
         while queue or any(s.job or s.reserved for s in self._slots):

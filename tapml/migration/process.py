@@ -30,7 +30,7 @@ _START_SECONDS = 300.0
 
 
 _QUIET_THREADS = {"TVM_THREAD_POOL_SPIN_COUNT": "0", "OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
-"""PyTorch's and TVM's thread pools take turns in a hybrid run; one that spins while it waits robs the other of its core."""
+"""PyTorch's and TVM's thread pools take turns in a hybrid run; one that spins while it waits robs the other."""
 
 
 @lru_cache(maxsize=1)
@@ -100,7 +100,7 @@ class WorkerProcess:
             self.connection.send(message)
 
     def poll(self, wait: float = 0.0) -> tuple[str, Any] | None:
-        """The answer if there is one.  Raises :class:`Gone` when the worker died or broke its limits (it is dead then)."""
+        """The answer if there is one.  Raises :class:`Gone` when it died or broke its limits (it is dead then)."""
         try:
             while self.connection.poll(wait):
                 kind, value = self.connection.recv()

@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 _PREFIX = "tapml-run-"
+_LONGEST = 104 - len("/tapml-run-01234567/sock-01234567")
+"""Bytes; macOS allows 104 for the path of a socket, Linux 108."""
 
 
 @lru_cache(maxsize=1)
@@ -18,7 +20,7 @@ def scratch() -> Path:
     """The directory, made at the first call; locked, so that it is told from what dead processes left."""
     sweep()
     while True:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_base()))
         descriptor = _claim(path)  # kept open: the lock ends with the process
         if descriptor is not None and path.exists():
             atexit.register(shutil.rmtree, path, ignore_errors=True)
@@ -27,11 +29,17 @@ def scratch() -> Path:
 
 def sweep() -> None:
     """Remove the directories of processes that are no more."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for path in _base().glob(f"{_PREFIX}*"):
         descriptor = _claim(path)
         if descriptor is not None:
             shutil.rmtree(path, ignore_errors=True)
             os.close(descriptor)
+
+
+def _base() -> Path:
+    """The directory for temporary files; ``/tmp`` when its name is too long for a socket in a directory in it."""
+    given = Path(tempfile.gettempdir())
+    return given if len(os.fsencode(given)) <= _LONGEST or not os.path.isdir("/tmp") else Path("/tmp")
 
 
 def _claim(path: Path) -> int | None:

@@ -36,8 +36,8 @@ def serve(
     """Run ``setup(*args)``, which gives a handler, and answer each message with ``("done", handler(message))``.
 
     A :class:`TapmlError` becomes ``("error", {type, message, hint})``, ``MemoryError`` becomes ``("memory", text)``,
-    any other exception ``("raised", traceback)``.  ``lifeline`` is a pipe of which the parent holds the other end and sends
-    nothing: it ends this process when the parent is no more.  ``folder``: for the output, and for temporary files.
+    any other exception ``("raised", traceback)``.  ``lifeline`` is a pipe of which the parent holds the other end and
+    sends nothing: it ends this process when the parent is no more.  ``folder``: for the output and temporary files.
     """
     global _connection
     _connection = connection
