@@ -14,7 +14,7 @@ from tapml.cli.options import suite_argument
 \b
 Examples:
   tapml show suite
-  tapml show suite 3f2a91c04b7d/0
+  tapml show suite 04d00df30e5a/0
 """
 )
 @suite_argument

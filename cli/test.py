@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -36,6 +37,7 @@ def command(
     Every compute signature is compiled in a worker process, executed on the device on each of its cases, and judged
     against float64 and against PyTorch's own error.
     """
+    from tapml.errors import UsageError
     from tapml.migration.ladder import compute_signatures, test
     from tapml.migration.select import selector
     from tapml.migration.settings import Settings
@@ -52,13 +54,26 @@ def command(
         extensions=tuple(str(e) for e in extensions),
     )
     chosen = selector(select)
-    total = sum(chosen(r) for r in compute_signatures(Suite.open(suite)))
+    found = compute_signatures(Suite.open(suite))
+    total = sum(map(chosen, found))
+    if not total:
+        raise UsageError(
+            f"expected compute signatures to test, found none of {len(found)} that match {select!r}",
+            hint=f"`tapml show {suite}` lists operators, ids and module paths",
+        )
     with outcome_progress(total) as listen:
         info, outcomes = test(suite, settings, chosen, listen)
     if json_file is not None:
         write_json(
             json_file,
-            {"target": target, "device": info.name, "mode": info.mode, "signatures": [o.to_json() for o in outcomes]},
+            {
+                "suite": str(suite),
+                "target": target,
+                "device": info.name,
+                "mode": info.mode,
+                "counts": dict(Counter(o.status for o in outcomes)),
+                "signatures": [o.to_json() for o in outcomes],
+            },
         )
     if json_file is None or str(json_file) != "-":
         print_test(target, info, outcomes)

@@ -19,7 +19,12 @@ _ERROR = Console(stderr=True)
 def carve_progress() -> Iterator[tuple[Callable[[int, int, int], None], Callable[[str], None]]]:
     """(progress, note): what :func:`tapml.carving.carve.carve` reports calls, signatures, bytes, and phases to."""
     with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=_ERROR, transient=True
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=_ERROR,
+        transient=True,
+        disable=not _ERROR.is_terminal,
     ) as bar:
         task = bar.add_task("loading the reference")
 
@@ -44,6 +49,7 @@ def outcome_progress(total: int) -> Iterator[Callable[[str, Any], None]]:
         TimeElapsedColumn(),
         console=_ERROR,
         transient=True,
+        disable=not _ERROR.is_terminal,
     ) as bar:
         task = bar.add_task("compiling and judging", total=total)
 

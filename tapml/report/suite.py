@@ -51,9 +51,9 @@ def print_case(suite: Suite, case_id: str) -> None:
     case = suite.case(case_id)
     out = console()
     out.print(f"[bold]{case.id}[/] {escape(str(case.signature))}")
-    out.print(
-        f"call {case.origin.call_index:,} in {escape(case.origin.module) or 'the program'}, at {escape(case.origin.source)}"
-    )
+    origin = case.origin
+    module = escape(origin.module) or "the program"
+    out.print(f"call {origin.call_index:,} in {module}, at {escape(origin.source)}")
     out.print(f"kept for: {escape(', '.join(f'{k} {v}' for k, v in case.stress.items()))}")
     out.print(f"arguments: {escape(case.signature.arguments)}")
     table = Table()

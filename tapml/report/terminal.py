@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,11 +29,22 @@ def console() -> Console:
 
 def write_json(path: Path, data: Json) -> None:
     """Write figures to a file, or to standard output for ``-``."""
-    text = json.dumps(data, indent=1, default=str)
+    text = json.dumps(_strict(data), indent=1, allow_nan=False, default=str)
     if str(path) == "-":
         print(text)
     else:
         path.write_text(text + "\n")
+
+
+def _strict(data: Json) -> Json:
+    """NaN and infinities, which JSON lacks, as the strings ``nan``, ``inf`` and ``-inf``."""
+    if isinstance(data, float) and not math.isfinite(data):
+        return str(data)
+    if isinstance(data, dict):
+        return {key: _strict(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_strict(value) for value in data]
+    return data
 
 
 def print_carve(summary: CarveSummary) -> None:
@@ -64,9 +77,7 @@ def print_test(target: str, device: DeviceInfo, outcomes: Sequence[Outcome]) -> 
     out.print(_operator_table([(o, o.status) for o in outcomes]))
     _explain(out, [(o, o.status) for o in outcomes if not o.passed])
     _warn(out, outcomes)
-    counts: dict[str, int] = {}
-    for outcome in outcomes:
-        counts[outcome.status] = counts.get(outcome.status, 0) + 1
+    counts = Counter(o.status for o in outcomes)
     out.print(f"{len(outcomes)} compute signatures: {counted(counts)}")
 
 
@@ -106,9 +117,8 @@ def _print_final(out: Console, result: MigrationResult) -> None:
     if final.text:
         out.print(f"    it says: {escape(repr(final.text))}")
     if final.unknown:
-        out.print(
-            f"[yellow]warning:[/] {len(final.unknown)} signatures were called that the suite lacks: {escape(final.unknown[0])}"
-        )
+        number, first = len(final.unknown), escape(final.unknown[0])
+        out.print(f"[yellow]warning:[/] {number} signatures were called that the suite lacks, such as {first}")
 
 
 def _heading(target: str, device: DeviceInfo) -> str:

