@@ -29,7 +29,7 @@ from tapml.numerics.judge import judge
 from tapml.numerics.metrics import ulp_distance
 from tapml.numerics.oracle import Oracle, float64_results
 from tapml.numerics.planted import PLANTED
-from tapml.suite.call import decode_arguments
+from tapml.suite.call import decode_arguments, dtype_name
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 Draw = Callable[..., torch.Tensor]
@@ -143,7 +143,8 @@ class Count:
     good: int = 0
     bad: int = 0
     invisible: int = 0
-    worst_ratio: float = 0.0
+    worst_float32: float = 0.0
+    worst_narrow: float = 0.0
     notes: list[str] = field(default_factory=list)
 
 
@@ -178,9 +179,13 @@ def score_healthy(counts: dict[str, Count], key: str, label: str, made: Example,
         count.good, count.bad = count.good + verdict.passed, count.bad + (not verdict.passed)
         found = verdict.results[0].figures
         if found.get("rmse_reference"):
-            count.worst_ratio = max(count.worst_ratio, found["rmse"] / found["rmse_reference"])
+            ratio = found["rmse"] / found["rmse_reference"]
+            if made.results[0][1].dtype == torch.float32:
+                count.worst_float32 = max(count.worst_float32, ratio)
+            else:
+                count.worst_narrow = max(count.worst_narrow, ratio)
         if not verdict.passed:
-            count.notes.append(f"{label}, {kernel}, {made.results[0][1].dtype}: {verdict.explanation}")
+            count.notes.append(f"alarm: {label}, {kernel}, {made.results[0][1].dtype}: {verdict.explanation}")
 
 
 def score_planted(counts: dict[tuple[str, str], Count], kind: str, label: str, made: Example, truth: Oracle) -> None:
@@ -196,19 +201,21 @@ def score_planted(counts: dict[tuple[str, str], Count], kind: str, label: str, m
             count.invisible += 1
         else:
             count.bad += 1
-            count.notes.append(f"{planted.name}, {kind}, {label}, {made.results[0][1].dtype}: {verdict.explanation}")
+            ratio = verdict.results[0].figures["rmse"] / max(verdict.results[0].figures["rmse_reference"], 1e-300)
+            dtype = dtype_name(made.results[0][1].dtype)
+            count.notes.append(f"missed: {planted.name}, {kind}, {label}, {dtype}: {ratio:.2g}x the reference's error")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--operators", nargs="*", default=[], help="only calls whose label contains one of these")
-    parser.add_argument("--notes", type=int, default=20, help="how many false alarms and misses to print in full")
+    parser.add_argument("--notes", type=int, default=100, help="how many false alarms and misses to print in full")
     options = parser.parse_args()
     torch.set_num_threads(1)
     healthy: dict[str, Count] = defaultdict(Count)
     caught: dict[tuple[str, str], Count] = defaultdict(Count)
-    began, verdicts = time.perf_counter(), 0
+    began = time.perf_counter()
     for dtype in DTYPES:
         for kind in ("realistic", "normal"):
             for seed in range(options.seeds):
@@ -229,9 +236,12 @@ def main() -> None:
 
 
 def print_tables(healthy: dict[str, Count], caught: dict[tuple[str, str], Count], notes: int) -> None:
-    print(f"{'healthy kernels':28} {'runs':>5} {'alarms':>7} {'worst rmse / reference':>23}")
+    print("Error of the candidate in units of the reference's: the worst root mean square over that of PyTorch.\n")
+    print(f"{'healthy kernels':28} {'runs':>5} {'alarms':>7} {'float32':>9} {'16 bit':>9}")
     for label, count in healthy.items():
-        print(f"{label:28} {count.good + count.bad:5} {count.bad:7} {count.worst_ratio:23.3g}")
+        print(
+            f"{label:28} {count.good + count.bad:5} {count.bad:7} {count.worst_float32:9.3g} {count.worst_narrow:9.3g}"
+        )
     runs, alarms = (sum(c.good + c.bad for c in healthy.values()), sum(c.bad for c in healthy.values()))
     print(f"{'total':28} {runs:5} {alarms:7}\n")
     print(f"{'planted defects':28} {'realistic':>18} {'normal':>18} {'invisible':>10}")
@@ -250,9 +260,10 @@ def print_tables(healthy: dict[str, Count], caught: dict[tuple[str, str], Count]
         print(f"{planted.name:28} {cells[0]:>18} {cells[1]:>18} {unseen:10}")
     cells = [f"{t.good} of {t.good + t.bad}" for t in totals.values()]
     print(f"{'total':28} {cells[0]:>18} {cells[1]:>18} {sum(t.invisible for t in totals.values()):10}")
+    print()
     texts = [n for c in [*healthy.values(), *caught.values()] for n in c.notes]
     for text in texts[:notes]:
-        print(f"  {text}")
+        print(text)
 
 
 if __name__ == "__main__":

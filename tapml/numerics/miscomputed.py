@@ -280,7 +280,6 @@ MISCOMPUTED: tuple[tuple[str, str, Miscompute], ...] = (
     ("no causality", "causal mask left out, or put in", _with_argument("is_causal", change=lambda v: not v)),
     ("attention scale", "queries not scaled", _with_argument("scale", change=lambda v: 1.0)),
     ("alpha ignored", "alpha read as 1", _with_argument("alpha", change=_number(lambda v: 1))),
-    ("wrong padding", "one element less of padding", _with_argument("padding", change=lambda v: [p - 1 for p in v])),
     ("another function", "a function of similar name or shape", _another_function),
     ("cancelling formula", "exp(x) - 1 and log(1 + x)", _expm1_log1p),
     ("no maximum", "softmax without subtracting the maximum", _softmax_without_maximum),

@@ -13,10 +13,10 @@ from tapml.numerics.sensitivity import Noise, RoundingModel
 from tapml.numerics.tolerance import BIAS_RATIO, BIAS_UNITS, Limits
 from tapml.suite.call import Json, dtype_name
 
-MOST_GRADIENTS = 24
+MOST_GRADIENTS = 12
 """No more elements than this are looked at closely; fewer when the tensors are large."""
 
-AFFORDABLE = 1 << 27
+AFFORDABLE = 1 << 25
 """Elements of the result times gradients: what looking closely may cost."""
 
 
@@ -122,7 +122,8 @@ def _too_large_together(group: Suspects, floor_rmse: float) -> Finding:
 def _biased(res: Residuals, limits: Limits) -> Finding | None:
     """Truncation instead of rounding to nearest: only 16-bit dtypes, whose rounding hides nothing else.
 
-    Errors away from zero count as positive, in half units in the last place, cut off at 4 (cancellation).
+    Errors away from zero count as positive, in half units in the last place, cut off at 4 (cancellation).  Equal values
+    round alike, so they count once.
     """
     if limits.unit <= limits.accumulate:
         return None
@@ -138,8 +139,9 @@ def _biased(res: Residuals, limits: Limits) -> Finding | None:
     rmse = rms(errors[0], count)
     if abs(mean) <= BIAS_UNITS + abs(reference) or rmse <= BIAS_RATIO / math.sqrt(3):
         return None
-    distinct = torch.unique(res.scale[use]).numel()
-    if abs(mean) <= BIAS_UNITS + abs(reference) + 5 * rmse / math.sqrt(distinct):
+    values, inverse, counts = torch.unique(res.scale[use], return_inverse=True, return_counts=True)
+    mean = float((torch.bincount(inverse, errors[0]) / counts).mean())
+    if abs(mean) <= BIAS_UNITS + abs(reference) + 5 * rmse / math.sqrt(values.numel()):
         return None
     side = "toward" if mean < 0 else "away from"
     text = (

@@ -4,16 +4,20 @@ The bound for a sum of K products is known (Higham).  For an arbitrary operator 
 linearisation: with ``g`` the gradient of the element in float64, the result is to first order ``sum_j g_j x_j``, and a
 rounding error anywhere inside acts like relative perturbations of those terms.  So
 
-* each of the K nonzero terms ``t_j = g_j x_j`` carries a few u of elementwise arithmetic, independently: ``sqrt(sum
-  t_j^2)``;
-* each partial sum ``S_k`` of the terms is rounded once: ``sqrt(sum_k S_k^2)``, never more than ``sum_k |S_k|``.  This
-  is what a sequential kernel does; blocked and pairwise ones are better.  The order is the kernel's secret, so the
-  largest of three is taken: as stored, reversed, and shuffled.
+* each of the K nonzero terms ``t_j = g_j x_j`` carries a few u of elementwise arithmetic, independently, which makes
+  ``sqrt(sum t_j^2)``;
+* each partial sum ``S_k`` of the terms is rounded once, which makes ``sqrt(sum_k S_k^2)``, never more than ``sum
+  |S_k|``. This is what a sequential kernel does; blocked and pairwise ones are better.  The order is the kernel's
+  secret, so the largest of three is taken: as stored, reversed, and shuffled.  Equal terms do not round
+  independently: the sums are also computed in float32, and their true error counts.
 
 For K terms of one sign this is ``sqrt(K/3) * u * sum|t|``, the usual ``c*sqrt(K)`` bound, and for terms of both signs
 it is as much smaller as partial sums are then smaller, which is what makes a wrong epsilon visible.  Gradients know
 the conditioning: ``exp(x)`` gets ``|x| u``, a layer norm of a row with a large offset the error of its mean, each
 element of a cumulative sum its own K; while ``floor``, ``sign`` and comparisons have gradient 0 and get nothing.
+
+What the gradient does not see are sums inside nonlinear functions whose result does not depend on their input (all
+exponentials of a softmax near 1): there only ``sqrt(K) * u * |y|`` is granted.
 
 Second-order effects (the variance of a constant row is 0 with gradient 0, yet healthy kernels give 1e-15) are met by
 taking the gradient a second time, at inputs perturbed by float32's rounding, if the first does not excuse the error.
@@ -106,7 +110,7 @@ class Sensitivity:
         value = abs(float(self._exact[flat]))
         inputs = self._terms(flat, perturbed=perturbed)
         terms = [values for values, _ in inputs if values.numel()]
-        count = max((count for _, count in inputs), default=1)
+        count = max([1, *(count for _, count in inputs)])
         spread = math.sqrt(sum(float(t.square().sum()) for t in terms))
         sums = _sums(terms, simulate=u > limits_of(torch.float64).unit)
         if count > 1:

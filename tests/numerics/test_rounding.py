@@ -235,3 +235,18 @@ def test_any_order_of_summation_is_healthy(terms, seed, dtype, offset):
     order = torch.randperm(terms, generator=generator)
     found = verdict(made, sequential(a[:, order], b[order]))
     assert found.passed, found.explanation
+
+
+def test_the_callers_autograd_mode_does_not_matter():
+    with torch.inference_mode():
+        a, b = torch.randn(16, 64), torch.randn(64, 16)
+        made = example("aten.mm.default", a, b)
+        wrong = made.results[0][1].clone()
+        wrong[1, 2] += 0.1
+        assert verdict(made, sequential(a, b)).passed and not verdict(made, wrong).passed
+    assert not verdict(made, wrong).passed
+
+
+def test_layout_of_the_candidate_does_not_matter():
+    made = example("aten.relu.default", torch.randn(6, 7))
+    assert verdict(made, made.results[0][1].t().contiguous().t()).code == "exact"
