@@ -60,3 +60,18 @@ def waves() -> tuple[nn.Module, tuple[Any, ...]]:
 
 def waves_with_limit() -> tuple[nn.Module, tuple[Any, ...]]:
     return Waves(limit=50.0).eval(), (torch.linspace(0.1, 0.9, 16).reshape(2, 8),)
+
+
+class Triangle(nn.Module):
+    """[4, 6] -> [4, 4]: the operators that ``examples/templates/converters.py`` has."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tril(torch.nn.functional.softplus(x) @ x.T, 1)
+
+
+def triangle() -> tuple[nn.Module, tuple[Any, ...]]:
+    return Triangle().eval(), (torch.linspace(-30, 30, 24).reshape(4, 6),)
+
+
+def triangle_float64() -> tuple[nn.Module, tuple[Any, ...]]:
+    return Triangle().eval(), (torch.linspace(-30, 30, 24, dtype=torch.float64).reshape(4, 6),)

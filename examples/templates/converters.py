@@ -54,7 +54,7 @@ def tril(ctx: Any, x: Any, diagonal: int = 0) -> Any:
         raise ctx.unsupported("tril of anything but a float32 matrix")
     n, m = ctx.shape(x)
 
-    @T.prim_func(private=True)
+    @T.prim_func(private=True, s_tir=True)
     def my_tril(source: T.Buffer((n, m), "float32"), out: T.Buffer((n, m), "float32")):  # type: ignore[no-untyped-def]
         for i, j in T.grid(n, m):
             with T.sblock("out"):

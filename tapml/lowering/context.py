@@ -66,7 +66,8 @@ class Context:
 
     def call_tir(self, function: tirx.PrimFunc, args: Sequence[Any], results: Sequence[tuple[Sequence[int], str]]) -> Any:
         """Emit a call of a TVMScript function whose parameters are ``args`` and then one buffer for each of ``results``."""
-        symbol = self.builder.add_func(function, function.attrs["global_symbol"] if function.attrs else "kernel")
+        attributes = dict(function.attrs.items()) if function.attrs else {}
+        symbol = self.builder.add_func(function, str(attributes.get("global_symbol", "kernel")))
         types = [relax.TensorType(list(shape), dtype) for shape, dtype in results]
         out = self.emit(relax.call_tir(symbol, list(args), types if len(types) > 1 else types[0]))
         return out if len(types) == 1 else [self.emit(relax.TupleGetItem(out, i)) for i in range(len(types))]
