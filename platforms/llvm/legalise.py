@@ -39,7 +39,7 @@ _SUFFIX = {"float32": "f", "float64": ""}
 
 
 def _call(node: Any) -> Any:
-    name = _LIBM.get(getattr(node.op, "name", ""))
+    name = _LIBM.get(getattr(node.op, "name", ""), "")
     dtype = str(node.ty.dtype) if name else ""
     return tirx.call_pure_extern(dtype, name + _SUFFIX[dtype], *node.args) if dtype in _SUFFIX else node
 

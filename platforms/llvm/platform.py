@@ -81,15 +81,15 @@ class LlvmDevice:
 
     def load(self, artifact: Artifact, signature: Signature) -> LlvmExecutable:
         """Load the library.  Raises :class:`DeviceError` when the loader refuses it."""
-        handle = tempfile.NamedTemporaryFile(suffix=".so", delete=False)
+        handle, path = tempfile.mkstemp(suffix=".so")
         try:
-            with handle:
-                handle.write(artifact.files[LIBRARY])
-            library = tvm.runtime.load_module(handle.name)
+            with os.fdopen(handle, "wb") as file:
+                file.write(artifact.files[LIBRARY])
+            library = tvm.runtime.load_module(path)
         except RuntimeError as error:
             raise DeviceError(f"the loader refused a compiled kernel: {error}") from error
         finally:
-            os.unlink(handle.name)
+            os.unlink(path)
         return LlvmExecutable(library, artifact.plan, signature)
 
 

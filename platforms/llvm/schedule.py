@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tvm
@@ -34,14 +35,18 @@ def schedule(function: tirx.PrimFunc) -> tirx.PrimFunc:
         return function
     for name in names:
         if _is_cheap_movement(sch.get(sch.get_sblock(name))):
-            sch = _attempt(sch, lambda s, n=name: s.compute_inline(s.get_sblock(n)))
+            sch = _attempt(sch, partial(_inline, name=name))
     names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_sblock("root"))]
     for name in names:
         before = sch
-        sch = _attempt(sch, lambda s, n=name: _vectorise_reduction(s, n))
+        sch = _attempt(sch, partial(_vectorise_reduction, name=name))
         if sch is before:
-            sch = _attempt(sch, lambda s, n=name: _parallelise(s, n))
+            sch = _attempt(sch, partial(_parallelise, name=name))
     return sch.mod["main"]
+
+
+def _inline(sch: Schedule, name: str) -> None:
+    sch.compute_inline(sch.get_sblock(name))
 
 
 def _attempt(sch: Schedule, change: Callable[[Schedule], Any]) -> Schedule:
@@ -155,5 +160,3 @@ def _strides(store: Any, variable: Any) -> list[int | None]:
 
     tvm_ffi.structural_walk(store.value, (tvm.ir.expr.TensorLoad, visit))
     return found
-
-

@@ -51,7 +51,8 @@ class GraphImporter(ExportedProgramImporter):  # type: ignore[misc]
     def _convert(self, node: fx.Node) -> Any:
         if not isinstance(node.target, torch._ops.OpOverload):
             if getattr(node.target, "__name__", "") == "getitem":
-                source, index = node.args
+                source: Any = node.args[0]
+                index: Any = node.args[1]
                 value = self.env[source]
                 if isinstance(value, list | tuple):
                     return value[index]

@@ -1,4 +1,4 @@
-"""Compile, run and judge one signature, in the process that this is called in.  :mod:`tapml.migration.pool` calls it in workers."""
+"""Compile, run and judge one signature, in this process; :mod:`tapml.migration.pool` does it in workers."""
 
 from __future__ import annotations
 

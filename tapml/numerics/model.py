@@ -57,7 +57,8 @@ def compare_outputs(reference: Mapping[str, torch.Tensor], candidate: Mapping[st
     for name, expected in reference.items():
         found = candidate[name]
         if expected.shape != found.shape or expected.dtype != found.dtype:
-            text = f"expected {dtype_name(expected.dtype)}{list(expected.shape)}, found {dtype_name(found.dtype)}{list(found.shape)}"
+            wanted, got = (f"{dtype_name(t.dtype)}{list(t.shape)}" for t in (expected, found))
+            text = f"expected {wanted}, found {got}"
             outputs.append(OutputComparison(name, False, text, {}))
         elif name == "tokens" and flip is not None:
             outputs.append(flip)
@@ -145,7 +146,8 @@ def _precision(expected: torch.Tensor) -> str:
     transformers hands out the logits of a 16-bit model as float32; they are no more exact for it.  A tensor of few distinct
     values (zeros, say) tells nothing and keeps its own dtype.
     """
-    if expected.dtype == torch.float32 and expected.isfinite().all() and expected.unique().numel() >= _ENOUGH_VALUES:
+    distinct = torch.unique(expected).numel()
+    if expected.dtype == torch.float32 and expected.isfinite().all() and distinct >= _ENOUGH_VALUES:
         for dtype in (torch.bfloat16, torch.float16):
             if torch.equal(expected.to(dtype).to(torch.float32), expected):
                 return dtype_name(dtype)
