@@ -75,3 +75,7 @@ def triangle() -> tuple[nn.Module, tuple[Any, ...]]:
 
 def triangle_float64() -> tuple[nn.Module, tuple[Any, ...]]:
     return Triangle().eval(), (torch.linspace(-30, 30, 24, dtype=torch.float64).reshape(4, 6),)
+
+
+def silu() -> tuple[nn.Module, tuple[Any, ...]]:
+    return nn.SiLU().eval(), (torch.linspace(-3, 3, 10),)
