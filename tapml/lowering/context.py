@@ -64,7 +64,9 @@ class Context:
         fields = getattr(out.ty, "fields", None)
         return out if fields is None else [self.emit(relax.TupleGetItem(out, i)) for i in range(len(fields))]
 
-    def call_tir(self, function: tirx.PrimFunc, args: Sequence[Any], results: Sequence[tuple[Sequence[int], str]]) -> Any:
+    def call_tir(
+        self, function: tirx.PrimFunc, args: Sequence[Any], results: Sequence[tuple[Sequence[int], str]]
+    ) -> Any:
         """Emit a call of a TVMScript function whose parameters are ``args`` and then one buffer for each of ``results``."""
         attributes = dict(function.attrs.items()) if function.attrs else {}
         symbol = self.builder.add_func(function, str(attributes.get("global_symbol", "kernel")))
@@ -106,7 +108,7 @@ class Context:
         if promotion is Promotion.ALWAYS_BOOL and self.rounded_to and compute == "float32":
             operands = tuple(round_scalar(v, self.rounded_to) for v in operands)
         tensors = [v for v in operands if isinstance(v, relax.Expr)]
-        shape = torch.broadcast_shapes(*[self.shape(t) for t in tensors])
+        shape = torch.broadcast_shapes(*[self.shape(t) for t in tensors])  # type: ignore[no-untyped-call]
 
         def build(*inputs: Any) -> Any:
             def element(*index: Any) -> Any:
@@ -127,7 +129,7 @@ class Context:
     def select_te(self, function: Callable[..., Any], mask: Any, operands: Sequence[Any], dtype: str) -> Any:
         """``function(mask, *operands)`` by element: the mask as bool, the operands (tensors or scalars) of ``dtype``."""
         tensors = [v for v in (mask, *operands) if isinstance(v, relax.Expr)]
-        shape = torch.broadcast_shapes(*[self.shape(t) for t in tensors])
+        shape = torch.broadcast_shapes(*[self.shape(t) for t in tensors])  # type: ignore[no-untyped-call]
 
         def build(first: Any, *inputs: Any) -> Any:
             def element(*index: Any) -> Any:
@@ -149,7 +151,9 @@ class Context:
     def promote(self, operands: Sequence[Any], promotion: Promotion) -> tuple[str, str]:
         """(computation dtype, result dtype) by PyTorch's type promotion."""
         stand_ins = [
-            torch.empty(self.shape(v), dtype=torch_dtype(self.dtype(v)), device="meta") if isinstance(v, relax.Expr) else v
+            torch.empty(self.shape(v), dtype=torch_dtype(self.dtype(v)), device="meta")
+            if isinstance(v, relax.Expr)
+            else v
             for v in operands
         ]
         compute, result = elementwise_dtypes(*stand_ins, type_promotion_kind=promotion)
@@ -172,7 +176,7 @@ def cast(value: Any, dtype: str) -> Any:
     if found == dtype:
         return value
     if dtype == "bool":
-        return value != tirx.const(0, found)
+        return tirx.NE(value, tirx.const(0, found))
     if found == "bool" and dtype != "int32":
         return tirx.Select(value, tirx.const(1, dtype), tirx.const(0, dtype))
     return value.astype(dtype)

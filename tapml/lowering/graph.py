@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,22 +38,29 @@ def single_node(
     return graph
 
 
-def decomposed(operator: torch._ops.OpOverload, template: Json, specs: list[TensorSpec]) -> fx.Graph:
-    """The call after PyTorch's decomposition into core ATen operators.
+def decomposed(
+    operator: torch._ops.OpOverload,
+    template: Json,
+    specs: list[TensorSpec],
+    convertible: Callable[[torch._ops.OpOverload], bool],
+) -> fx.Graph:
+    """The call after PyTorch's decomposition into operators that are core ATen, or ``convertible``.
 
     Raises :class:`UnsupportedError` when PyTorch has none, or cannot trace it (an operator without meta function).
     """
-    from torch._decomp import core_aten_decompositions
+    from torch._decomp import core_aten_decompositions, decomposition_table
 
     def run(*tensors: torch.Tensor) -> Any:
         args, kwargs = decode_arguments(template, tensors)
         return operator(*args, **kwargs)
 
+    table = {**decomposition_table, **core_aten_decompositions()}
+    table = {op: f for op, f in table.items() if op is operator or not convertible(op)}
     with FakeTensorMode(allow_non_fake_inputs=True):
         inputs = [torch.empty(s.shape, dtype=torch_dtype(s.dtype)) for s in specs]
     try:
         with torch.no_grad():
-            traced = make_fx(run, decomposition_table=core_aten_decompositions(), tracing_mode="real")(*inputs)
+            traced = make_fx(run, decomposition_table=table, tracing_mode="real")(*inputs)
     except Exception as error:  # PyTorch raises anything here, its message is what matters
         raise UnsupportedError(f"{operator}: PyTorch cannot decompose it: {_first_line(error)}") from error
     calls = [n for n in traced.graph.nodes if n.op == "call_function"]

@@ -89,14 +89,16 @@ def lower(signature: Signature, target: str, route: str) -> Lowered:
                 rounded_to=narrow[0] if len(narrow) == 1 else None,
             )
             if route == "decomposition":
-                graph = decomposed(functional, template, specs)
+                graph = decomposed(functional, template, specs, lambda other: find(str(other), target) is not None)
             else:
                 graph = single_node(functional, template, specs, results)
             values = importer.translate(graph, inputs)
             outputs = []
             orders: list[tuple[int, ...] | None] = []
             if len(values) != len(results):
-                raise UnsupportedError(f"route {route} gives {len(values)} results where the reference has {len(results)}")
+                raise UnsupportedError(
+                    f"route {route} gives {len(values)} results where the reference has {len(results)}"
+                )
             for value, wide, (name, spec) in zip(values, results, signature.results, strict=True):
                 if not spec.numel:
                     orders.append(None)
@@ -190,4 +192,3 @@ def _check(context: Context, route: str, name: str, value: Any, expected: Tensor
     if shape != expected.shape or (dtype != expected.dtype and not cast_allowed):
         found = f"{dtype}[{', '.join(map(str, shape))}]"
         raise UnsupportedError(f"route {route} gives {name} as {found} where the reference has {expected}")
-

@@ -2,12 +2,17 @@
 
 from tapml.lowering.converters import (  # noqa: F401
     attention,
+    convolution,
     creation,
     indexing,
+    interpolation,
     linear,
     normalization,
     pointwise,
+    pooling,
     reduction,
     scan,
+    scattering,
     shape,
+    sorting,
 )

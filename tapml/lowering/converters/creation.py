@@ -47,7 +47,8 @@ def arange(ctx: Context, *bounds: float, **_: Any) -> Any:
     compute = "int64" if dtype.startswith(("int", "uint")) else "float64"
     begin, stride = constant(start, compute), constant(step, compute)
     return ctx.te(
-        lambda: te.compute(shape, lambda i: cast(begin + i.astype(compute) * stride, dtype), name="arange"), name="arange"
+        lambda: te.compute(shape, lambda i: cast(begin + i.astype(compute) * stride, dtype), name="arange"),
+        name="arange",
     )
 
 
@@ -63,7 +64,7 @@ def linspace(ctx: Context, start: float, end: float, steps: int, **_: Any) -> An
         down = tirx.const(float(end), "float64") - (tirx.const(float(steps - 1), "float64") - position) * tirx.const(
             stride, "float64"
         )
-        return cast(tirx.Select(i < steps // 2, up, down), dtype)
+        return cast(tirx.Select(i < steps // 2, up, down) if steps > 1 else up, dtype)
 
     return ctx.te(lambda: te.compute(shape, element, name="linspace"), name="linspace")
 

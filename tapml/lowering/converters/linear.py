@@ -18,8 +18,10 @@ from tapml.suite.call import dtype_name
 def product(ctx: Context, a: Any, b: Any) -> Any:
     """Batched matrix product: ``a`` [..., M, K] by ``b`` [..., K, N], leading axes broadcast."""
     left, right = ctx.shape(a), ctx.shape(b)
-    batch = torch.broadcast_shapes(left[:-2], right[:-2])
+    batch = torch.broadcast_shapes(left[:-2], right[:-2])  # type: ignore[no-untyped-call]
     out = (*batch, left[-2], right[-1])
+    if left[-1] == 0:  # TVM 0.27 leaves a sum of no terms uninitialised
+        return ctx.full(out, 0, ctx.dtype(a))
 
     def build(x: Any, y: Any) -> Any:
         k = te.reduce_axis((0, left[-1]), name="k")
@@ -67,6 +69,11 @@ def addbmm(ctx: Context, base: Any, a: Any, b: Any, *, beta: float = 1, alpha: f
     from tapml.lowering.converters.reduction import reduce
 
     return _scaled_sum(ctx, base, reduce(ctx, product(ctx, a, b), 0, False, sum_of), beta, alpha)
+
+
+@converter("aten.addmv.default")
+def addmv(ctx: Context, base: Any, a: Any, x: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    return _scaled_sum(ctx, base, mv(ctx, a, x), beta, alpha)
 
 
 @converter("aten.mv.default")
@@ -117,7 +124,9 @@ def grouped_mm(ctx: Context, a: Any, b: Any, offs: Any = None, bias: Any = None,
         def group(i: Any) -> Any:
             number: Any = tirx.const(0, "int64")
             for g in range(groups):
-                number = number + tirx.Select(i >= ends[g].astype("int64"), tirx.const(1, "int64"), tirx.const(0, "int64"))
+                number = number + tirx.Select(
+                    i >= ends[g].astype("int64"), tirx.const(1, "int64"), tirx.const(0, "int64")
+                )
             return number
 
         which = te.compute((rows,), lambda i: group(i.astype("int64")), name="group")

@@ -50,9 +50,7 @@ def safe_softmax(ctx: Context, x: Any, dim: int, dtype: Any = None) -> Any:
     x = x if dtype is None else ctx.cast(x, dtype_name(dtype))
     top = amax(ctx, x, dim, True)
     plain = softmax(ctx, x, dim)
-    return ctx.pointwise(
-        lambda p, m: select(tirx.EQ(m, -tirx.infinity(ctx.dtype(x))), like(p, 0.0), p), plain, top
-    )
+    return ctx.pointwise(lambda p, m: select(tirx.EQ(m, -tirx.infinity(ctx.dtype(x))), like(p, 0.0), p), plain, top)
 
 
 def _centered(ctx: Context, x: Any, dims: Sequence[int], eps: float) -> tuple[Any, Any, Any]:
@@ -83,7 +81,13 @@ def native_layer_norm(ctx: Context, x: Any, normalized_shape: Sequence[int], wei
 
 @converter("aten.layer_norm.default")
 def layer_norm(
-    ctx: Context, x: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+    ctx: Context,
+    x: Any,
+    normalized_shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *_: Any,
 ) -> Any:
     return native_layer_norm(ctx, x, normalized_shape, weight, bias, eps)[0]
 

@@ -16,7 +16,7 @@ from tvm import relax, tirx
 from tapml.lowering.context import Context, Promotion, constant, scalar_dtype
 from tapml.lowering.converters import scalar
 from tapml.lowering.converters.scalar import like, select
-from tapml.lowering.registry import converter
+from tapml.lowering.registry import converter, kernel
 from tapml.suite.call import dtype_name
 
 Scalar = Any
@@ -93,22 +93,35 @@ for _name, _function in {
     "isinf": lambda a: tirx.isinf(a) if scalar.is_float(a) else constant(False, "bool"),
     "isfinite": lambda a: tirx.isfinite(a) if scalar.is_float(a) else constant(True, "bool"),
     "logical_not": lambda a: tirx.EQ(a, like(a, 0)) if scalar_dtype(a) != "bool" else tirx.Not(a),
-    "signbit": lambda a: a < like(a, 0),
+    "signbit": lambda a: scalar.negative(a) if scalar.is_float(a) else a < like(a, 0),
 }.items():
     _unary(_name, _function, _BOOL)
 
 
+@kernel("aten.erfc.default", target="llvm")
+def erfc(ctx: Context, x: Any) -> Any:
+    """By the C library: ``1 - erf(x)`` cancels, and TIR has nothing else."""
+    names = {"float32": "erfcf", "float64": "erfc"}
+    return ctx.pointwise(
+        lambda a: tirx.call_pure_extern(scalar_dtype(a), names[scalar_dtype(a)], a), x, promotion=_FLOAT
+    )
+
+
 def _truth(a: Scalar) -> Scalar:
-    return a if scalar_dtype(a) == "bool" else a != like(a, 0)
+    return a if scalar_dtype(a) == "bool" else tirx.NE(a, like(a, 0))
 
 
 def _xor(a: Scalar, b: Scalar) -> Scalar:
-    return tirx.NE(a, b) if scalar_dtype(a) == "bool" else tirx.bitwise_xor(a, b)
+    return scalar.differ(a, b) if scalar_dtype(a) == "bool" else tirx.bitwise_xor(a, b)
+
+
+def _not_equal(a: Scalar, b: Scalar) -> Scalar:
+    return scalar.differ(a, b) if scalar_dtype(a) == "bool" else tirx.NE(a, b)
 
 
 for _name, _binary_function in {
-    "eq": tirx.EQ,
-    "ne": tirx.NE,
+    "eq": lambda a, b: tirx.Not(scalar.differ(a, b)) if scalar_dtype(a) == "bool" else tirx.EQ(a, b),
+    "ne": _not_equal,
     "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b,
     "gt": lambda a, b: a > b,
@@ -119,7 +132,7 @@ for _name, _binary_function in {
 for _name, _binary_function in {
     "logical_and": lambda a, b: tirx.And(_truth(a), _truth(b)),
     "logical_or": lambda a, b: tirx.Or(_truth(a), _truth(b)),
-    "logical_xor": lambda a, b: tirx.NE(_truth(a), _truth(b)),
+    "logical_xor": lambda a, b: scalar.differ(_truth(a), _truth(b)),
 }.items():
     _binary(_name, _binary_function, _BOOL, "default")
 
@@ -131,7 +144,9 @@ for _name, _binary_function in {
     _binary(_name, _binary_function, Promotion.DEFAULT, "Tensor", "Scalar", "Scalar_Tensor")
     _binary(f"__{_name.removeprefix('bitwise_')}__", _binary_function, Promotion.DEFAULT, "Tensor", "Scalar")
 
-_binary("mul", lambda a, b: tirx.And(a, b) if scalar_dtype(a) == "bool" else a * b, Promotion.DEFAULT, "Tensor", "Scalar")
+_binary(
+    "mul", lambda a, b: tirx.And(a, b) if scalar_dtype(a) == "bool" else a * b, Promotion.DEFAULT, "Tensor", "Scalar"
+)
 _binary("div", lambda a, b: a / b, _FLOAT, "Tensor", "Scalar")
 _binary("true_divide", lambda a, b: a / b, _FLOAT, "Tensor", "Scalar")
 _binary("remainder", scalar.remainder, Promotion.DEFAULT, "Tensor", "Scalar", "Scalar_Tensor")
@@ -141,6 +156,10 @@ _binary("maximum", scalar.maximum, Promotion.DEFAULT, "default")
 _binary("minimum", scalar.minimum, Promotion.DEFAULT, "default")
 _binary("max", scalar.maximum, Promotion.DEFAULT, "other")
 _binary("min", scalar.minimum, Promotion.DEFAULT, "other")
+_binary("fmax", scalar.fmax, Promotion.DEFAULT, "default")
+_binary("fmin", scalar.fmin, Promotion.DEFAULT, "default")
+_binary("copysign", scalar.copysign, _FLOAT, "Tensor", "Scalar")
+_binary("hypot", scalar.hypot, Promotion.DEFAULT, "default")
 _binary("atan2", tirx.atan2, _FLOAT, "default")
 _binary("bitwise_left_shift", tirx.shift_left, Promotion.DEFAULT, "Tensor", "Tensor_Scalar")
 _binary("bitwise_right_shift", tirx.shift_right, Promotion.DEFAULT, "Tensor", "Tensor_Scalar")
@@ -177,14 +196,15 @@ def div_mode(ctx: Context, x: Any, y: Any, *, rounding_mode: str | None) -> Any:
 @converter("aten.pow.Tensor_Scalar")
 def pow_scalar(ctx: Context, x: Any, exponent: float) -> Any:
     compute, result = ctx.promote((x, exponent), Promotion.BOOL_TO_LONG)
-    return ctx.cast(ctx.pointwise(lambda a: scalar.power_constant(a, exponent), ctx.cast(x, compute), dtype=compute), result)
+    return ctx.cast(
+        ctx.pointwise(lambda a: scalar.power_constant(a, exponent), ctx.cast(x, compute), dtype=compute), result
+    )
 
 
 @converter("aten.pow.Tensor_Tensor", "aten.pow.Scalar")
 def pow_tensor(ctx: Context, x: Any, y: Any) -> Any:
-    if not ctx.promote((x, y), Promotion.BOOL_TO_LONG)[0].startswith("float"):
-        raise ctx.unsupported("integer powers with a tensor exponent")
-    return ctx.pointwise(scalar.power, x, y, promotion=Promotion.BOOL_TO_LONG)
+    floating = ctx.promote((x, y), Promotion.BOOL_TO_LONG)[0].startswith("float")
+    return ctx.pointwise(scalar.power if floating else scalar.integer_power, x, y, promotion=Promotion.BOOL_TO_LONG)
 
 
 @converter("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
@@ -259,11 +279,6 @@ def softplus(ctx: Context, x: Any, beta: float = 1.0, threshold: float = 20.0) -
     return ctx.pointwise(lambda a: scalar.softplus(a, beta, threshold), x)
 
 
-@converter("aten.log_sigmoid_forward.default")
-def log_sigmoid_forward(ctx: Context, x: Any) -> Any:
-    raise ctx.unsupported("its buffer is undefined on the CPU")
-
-
 @converter("aten.addcmul.default")
 def addcmul(ctx: Context, x: Any, a: Any, b: Any, *, value: float = 1) -> Any:
     return ctx.pointwise(lambda s, p, q: s + like(s, value) * p * q, x, a, b)
@@ -294,7 +309,9 @@ def glu(ctx: Context, x: Any, dim: int = -1) -> Any:
 
 
 @converter("aten.nan_to_num.default")
-def nan_to_num(ctx: Context, x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
+def nan_to_num(
+    ctx: Context, x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
     import torch
 
     from tapml.suite.call import torch_dtype

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from tvm import te, tirx
 
-from tapml.lowering.context import Context, cast, constant
+from tapml.lowering.context import Context, cast, constant, scalar_dtype
 from tapml.lowering.converters import scalar
 from tapml.lowering.converters.scalar import select
 from tapml.lowering.registry import converter
@@ -49,11 +49,15 @@ def reduce(
     shape = ctx.shape(x)
     axes = axes_of(len(shape), dim)
     out_shape = reduced_shape(shape, axes, keepdim)
+    empty = 0 in (shape[a] for a in axes)
 
     def build(tensor: Any) -> Any:
-        ks = [te.reduce_axis((0, shape[a]), name=f"k{a}") for a in axes]
+        # TVM 0.27 leaves the result of a reduction over no elements uninitialised: reduce the identity instead
+        ks = [te.reduce_axis((0, max(shape[a], 1) if empty else shape[a]), name=f"k{a}") for a in axes]
 
         def value(*index: Any) -> Any:
+            if empty:
+                return _no_elements(reducer, element, tensor)
             return reducer(element(tensor[source_index(len(shape), axes, keepdim, index, ks)]), axis=ks)
 
         if not axes:
@@ -65,7 +69,15 @@ def reduce(
     return ctx.te(build, x, name=ctx.operator.split(".")[1])
 
 
-def source_index(rank: int, axes: Sequence[int], keepdim: bool, index: Sequence[Any], ks: Sequence[Any]) -> tuple[Any, ...]:
+def _no_elements(reducer: Callable[..., Any], element: Callable[[Any], Any], tensor: Any) -> Any:
+    """What ``reducer`` gives for no elements; ``tensor`` has the dtype of what is missing."""
+    sample = element(tirx.const(0, str(tensor.dtype)))
+    return reducer.identity(scalar_dtype(sample))  # type: ignore[attr-defined]
+
+
+def source_index(
+    rank: int, axes: Sequence[int], keepdim: bool, index: Sequence[Any], ks: Sequence[Any]
+) -> tuple[Any, ...]:
     """Index into the unreduced tensor for the result's ``index`` and the reduction variables ``ks``."""
     if keepdim:
         return tuple(ks[axes.index(a)] if a in axes else index[a] for a in range(rank))
@@ -74,7 +86,9 @@ def source_index(rank: int, axes: Sequence[int], keepdim: bool, index: Sequence[
 
 
 def _reducer(function: Callable[[Any, Any], Any], identity: Callable[[str], Any], name: str) -> Callable[..., Any]:
-    return te.comm_reducer(function, identity, name=name)  # type: ignore[no-any-return]
+    reducer: Callable[..., Any] = te.comm_reducer(function, identity, name=name)
+    reducer.identity = identity  # type: ignore[attr-defined]
+    return reducer
 
 
 sum_of = _reducer(lambda a, b: a + b, lambda t: tirx.const(0, t), "sum")
@@ -119,7 +133,21 @@ def sum(ctx: Context, x: Any, dim: Dims = None, keepdim: bool = False, *, dtype:
 def mean(ctx: Context, x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     out = dtype_name(dtype) if dtype is not None else ctx.dtype(x)
     count = _count(ctx, x, dim)
-    return reduce(ctx, x, dim, keepdim, sum_of, lambda v: cast(v, out), lambda s: s / tirx.const(count, out))
+    return reduce(ctx, x, dim, keepdim, sum_of, lambda v: cast(v, out), lambda s: divided(s, count))
+
+
+def divided(value: Any, divisor: float) -> Any:
+    """``value / divisor``; TVM refuses a constant 0, which gives NaN or infinity in PyTorch."""
+    if divisor == 0:
+        return scalar.select(
+            tirx.EQ(value, scalar.like(value, 0)), nan(value), value * scalar.like(value, float("inf"))
+        )
+    return value / scalar.like(value, divisor)
+
+
+def nan(value: Any) -> Any:
+    """NaN of ``value``'s dtype."""
+    return tirx.const(float("nan"), scalar_dtype(value))
 
 
 def _count(ctx: Context, x: Any, dim: Dims) -> int:
@@ -247,8 +275,7 @@ def _variance(ctx: Context, x: Any, dim: Dims, correction: float | None, keepdim
     average = mean(ctx, x, dim, True)
     squares = ctx.pointwise(lambda a, m: (a - m) * (a - m), x, average)
     divisor = max(0.0, _count(ctx, x, dim) - (1 if correction is None else correction))
-    dtype = ctx.dtype(x)
-    variance = reduce(ctx, squares, dim, keepdim, sum_of, finish=lambda s: s / tirx.const(divisor, dtype))
+    variance = reduce(ctx, squares, dim, keepdim, sum_of, finish=lambda s: divided(s, divisor))
     return variance, average if keepdim else mean(ctx, x, dim, False)
 
 
@@ -274,7 +301,9 @@ def std_mean(ctx: Context, x: Any, dim: Dims = None, *, correction: float | None
 
 
 @converter("aten.linalg_vector_norm.default")
-def vector_norm(ctx: Context, x: Any, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def vector_norm(
+    ctx: Context, x: Any, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
     x = ctx.cast(x, dtype_name(dtype)) if dtype is not None else x
     if ord == 2:
         return reduce(ctx, x, dim, keepdim, sum_of, lambda v: v * v, tirx.sqrt)

@@ -33,13 +33,18 @@ def minimum(a: Any, b: Any) -> Any:
     return select(tirx.Or(a < b, tirx.isnan(a)), a, b) if is_float(a) else tirx.Min(a, b)
 
 
+def differ(a: Any, b: Any) -> Any:
+    """Exclusive or of two bools; TVM 0.27 compares bools with a float instruction, which LLVM refuses."""
+    return tirx.Or(tirx.And(a, tirx.Not(b)), tirx.And(tirx.Not(a), b))
+
+
 def remainder(a: Any, b: Any) -> Any:
     """Python's ``%``: the sign of the divisor."""
     if not is_float(a):
         return tirx.floormod(a, b)
     rest = tirx.fmod(a, b)
     zero = like(a, 0.0)
-    return select(tirx.And(rest != zero, tirx.NE(b < zero, rest < zero)), rest + b, rest)
+    return select(tirx.And(tirx.NE(rest, zero), differ(b < zero, rest < zero)), rest + b, rest)
 
 
 def fmod(a: Any, b: Any) -> Any:
@@ -54,7 +59,7 @@ def floor_divide(a: Any, b: Any) -> Any:
     zero, one, half = like(a, 0.0), like(a, 1.0), like(a, 0.5)
     rest = tirx.fmod(a, b)
     quotient = (a - rest) / b
-    quotient = select(tirx.And(rest != zero, tirx.NE(b < zero, rest < zero)), quotient - one, quotient)
+    quotient = select(tirx.And(tirx.NE(rest, zero), differ(b < zero, rest < zero)), quotient - one, quotient)
     floored = tirx.floor(quotient)
     floored = select(quotient - floored > half, floored + one, floored)
     signed_zero = select((a / b) < zero, -zero, zero)
@@ -131,3 +136,58 @@ def expm1(a: Any) -> Any:
 def softplus(a: Any, beta: float, threshold: float) -> Any:
     scaled = a * like(a, beta)
     return select(scaled > like(a, threshold), a, tirx.log1p(tirx.exp(scaled)) / like(a, beta))
+
+
+def fmax(a: Any, b: Any) -> Any:
+    """The larger; the other if one is NaN."""
+    if not is_float(a):
+        return tirx.Max(a, b)
+    return select(tirx.Or(a >= b, tirx.isnan(b)), a, b)
+
+
+def fmin(a: Any, b: Any) -> Any:
+    """The smaller; the other if one is NaN."""
+    if not is_float(a):
+        return tirx.Min(a, b)
+    return select(tirx.Or(a <= b, tirx.isnan(b)), a, b)
+
+
+def negative(a: Any) -> Any:
+    """The sign bit of a float: true for -0."""
+    bits = "int64" if scalar_dtype(a) == "float64" else "int32"
+    return tirx.reinterpret(bits, a) < tirx.const(0, bits)
+
+
+def copysign(a: Any, b: Any) -> Any:
+    """``|a|`` with the sign of ``b``, that of zero included."""
+    return select(negative(b), -tirx.abs(a), tirx.abs(a))
+
+
+def hypot(a: Any, b: Any) -> Any:
+    """``sqrt(a*a + b*b)`` without overflow in between."""
+    x, y = tirx.abs(a), tirx.abs(b)
+    large, small = select(x > y, x, y), select(x > y, y, x)
+    ratio = small / large
+    finite = select(large > like(a, 0.0), large * tirx.sqrt(like(a, 1.0) + ratio * ratio), like(a, 0.0))
+    infinite = tirx.Or(tirx.isinf(x), tirx.isinf(y))
+    undefined = tirx.Or(tirx.isnan(x), tirx.isnan(y))
+    return select(infinite, like(a, math.inf), select(undefined, a + b, finite))
+
+
+_EXPONENT_BITS = 6
+"""Bits of an exponent that count: a larger power of anything but 0, 1 and -1 has overflowed 64 bits."""
+
+
+def integer_power(a: Any, b: Any) -> Any:
+    """``a ** b`` for integers; a negative exponent gives the integer part of the fraction."""
+    zero, one = like(a, 0), like(a, 1)
+    result, square = one, a
+    for bit in range(_EXPONENT_BITS):
+        used = tirx.NE(tirx.bitwise_and(tirx.shift_right(b, like(b, bit)), one), zero)
+        result = result * select(used, square, one)
+        square = square * square
+    odd = tirx.NE(tirx.bitwise_and(b, one), zero)
+    unit = select(tirx.EQ(a, one), one, zero)
+    if not scalar_dtype(a).startswith("uint"):
+        unit = select(tirx.EQ(a, -one), select(odd, -one, one), unit)
+    return select(b < zero, unit, result)

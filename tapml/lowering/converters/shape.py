@@ -117,7 +117,9 @@ def roll(ctx: Context, x: Any, shifts: Sequence[int] | int, dims: Sequence[int] 
     def build(tensor: Any) -> Any:
         return te.compute(
             shape,
-            lambda *i: tensor[tuple(tirx.floormod(v - s % e + e, e) for v, s, e in zip(i, by_axis, shape, strict=True))],
+            lambda *i: tensor[
+                tuple(tirx.floormod(v - s % e + e, e) for v, s, e in zip(i, by_axis, shape, strict=True))
+            ],
             name="roll",
         )
 
@@ -133,7 +135,9 @@ def repeat(ctx: Context, x: Any, repeats: Sequence[int]) -> Any:
 
     def build(tensor: Any) -> Any:
         return te.compute(
-            out, lambda *i: tensor[tuple(tirx.floormod(v, e) for v, e in zip(i[lead:], shape, strict=True))], name="repeat"
+            out,
+            lambda *i: tensor[tuple(tirx.floormod(v, e) for v, e in zip(i[lead:], shape, strict=True))],
+            name="repeat",
         )
 
     return ctx.te(build, x, name="repeat")
@@ -152,7 +156,8 @@ def repeat_interleave(ctx: Context, x: Any, repeats: int, dim: int | None = None
 
     def build(tensor: Any) -> Any:
         return te.compute(
-            tuple(shape), lambda *i: tensor[tuple(tirx.floordiv(v, repeats) if a == axis else v for a, v in enumerate(i))]
+            tuple(shape),
+            lambda *i: tensor[tuple(tirx.floordiv(v, repeats) if a == axis else v for a, v in enumerate(i))],
         )
 
     return ctx.te(build, x, name="repeat_interleave")
