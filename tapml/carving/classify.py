@@ -103,7 +103,9 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """The elements in row-major order as one flat uint8 tensor on the CPU."""
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1).view(torch.uint8)
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu()
+    # a single element may have any stride and still call itself contiguous
+    return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
