@@ -135,7 +135,8 @@ def run(arguments: Sequence[str]) -> int:
         return _report(str(error), hint, debug)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        return _report(f"unexpected {text}", "this is a defect in tapml; `tapml --debug` and the same command shows the traceback", debug)
+        hint = f"this is a defect in tapml; `{shlex.join(['tapml', '--debug', *arguments])}` shows the traceback"
+        return _report(f"unexpected {text}", hint, debug)
 
 
 def _report(message: str, hint: str, debug: bool) -> int:
