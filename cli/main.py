@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import shlex
 import signal
 import sys
 import traceback
