@@ -45,29 +45,36 @@ class Score:
     tallies: dict[str, Tally] = field(default_factory=dict)
     false_alarms: dict[str, int] = field(default_factory=lambda: {"carved": 0, "random": 0})
     signatures: int = 0
+    left_out: int = 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="+", type=Path)
     parser.add_argument("--markdown", type=Path, help="write the table there as well")
+    parser.add_argument(
+        "--largest", type=int, default=1 << 23, help="leave out signatures with larger tensors (elements)"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     texts = []
     for path in options.suites:
-        text = table(path.name, score(Suite.open(path)))
+        text = table(path.name, score(Suite.open(path), options.largest))
         print(text)
         texts.append(text)
     if options.markdown:
         options.markdown.write_text("\n".join(texts))
 
 
-def score(suite: Suite) -> Score:
-    """Plant every defect in every compute signature of a suite."""
+def score(suite: Suite, largest: int) -> Score:
+    """Plant every defect in every compute signature of a suite whose tensors have at most ``largest`` elements."""
     result = Score()
     records = [r for r in suite.signatures if r.kind == "compute" and r.cases]
     for record in track(records, description="planting"):
         signature = record.signature
+        if max((spec.numel for spec in signature.tensors), default=0) > largest:
+            result.left_out += 1
+            continue
         carved: list[Call] = [(c.tensors, c.results) for c in suite.cases(signature.id)]
         drawn = [random_call(signature, tensors, n) for n, (tensors, _) in enumerate(carved)]
         result.signatures += 1
@@ -113,7 +120,8 @@ def random_call(signature: Signature, tensors: Sequence[torch.Tensor], number: i
 
 def table(name: str, result: Score) -> str:
     """A Markdown table: defects by number planted, with the share that each kind of input caught."""
-    lines = [f"### {name}: {result.signatures} compute signatures", ""]
+    left_out = f" ({result.left_out} with large tensors left out)" if result.left_out else ""
+    lines = [f"### {name}: {result.signatures} compute signatures{left_out}", ""]
     lines += ["| defect | planted in | caught by carved inputs | caught by N(0, 1) inputs |", "|---|---:|---:|---:|"]
     total = Tally()
     for defect, tally in sorted(result.tallies.items(), key=lambda item: (-item[1].planted, item[0])):
