@@ -34,7 +34,8 @@ def schedule(function: tirx.PrimFunc) -> tirx.PrimFunc:
     except ScheduleError:  # no blocks: a function written with extern calls
         return function
     for name in names:
-        if _is_cheap_movement(sch.get(sch.get_sblock(name))):
+        block = sch.get(sch.get_sblock(name))
+        if _is_cheap_movement(block) and _grows_little(sch, block):
             sch = _attempt(sch, partial(_inline, name=name))
     names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_sblock("root"))]
     for name in names:
@@ -75,6 +76,35 @@ def _is_cheap_movement(block: Any) -> bool:
 
     tvm_ffi.structural_walk(block.body, (tvm.ir.Call, visit))
     return not dear
+
+
+_GROWTH = 32
+"""Loads that an inlined value may add; chains of shared values would grow exponentially otherwise."""
+
+
+def _grows_little(sch: Schedule, block: Any) -> bool:
+    """Whether the block's value, put in place of each load of it, leaves the function of moderate size."""
+    if not isinstance(block.body, tirx.BufferStore):
+        return False
+    written = block.body.buffer
+    own = _loads(block.body.value, lambda load: True)
+    if own <= 1:
+        return True
+    uses = 0
+    for other in sch.get_child_blocks(sch.get_sblock("root")):
+        uses += _loads(sch.get(other).body, lambda load: load.source.same_as(written))
+    return uses <= 1 or own * (uses - 1) <= _GROWTH
+
+
+def _loads(node: Any, wanted: Callable[[Any], bool]) -> int:
+    found = []
+
+    def visit(load: Any) -> None:
+        if wanted(load):
+            found.append(load)
+
+    tvm_ffi.structural_walk(node, (tvm.ir.expr.TensorLoad, visit))
+    return len(found)
 
 
 def _parallelise(sch: Schedule, name: str) -> bool:
