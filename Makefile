@@ -20,7 +20,7 @@ $(READY): constraints.txt setup.cfg pyproject.toml .ci/setup
 	@.ci/setup
 	@touch $@
 
-demo: $(READY)  ## carve SmolLM2-135M and all-MiniLM-L6-v2, and migrate both to llvm (about 5 minutes)
+demo: $(READY)  ## carve SmolLM2-135M and all-MiniLM-L6-v2, and migrate both to llvm (5 to 10 minutes)
 	@$(BIN)/python examples/demo.py
 
 test: lint  ## ruff, mypy, and every test that is not slow (at most 15 minutes on 2 cores)
