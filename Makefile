@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 BENCH ?= speed
+speed_ARGS := build/demo/SmolLM2-135M-Instruct.Q4_1.gguf
+BENCH_ARGS ?= $($(BENCH)_ARGS)
 PYTEST_ARGS ?=
 export VENV
 export HF_HUB_OFFLINE = 1
@@ -34,8 +36,9 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	@.ci/typecheck
 
-bench: $(READY)  ## benchmarks/speed.py; another one with BENCH=name
-	$(BIN)/python benchmarks/$(BENCH).py
+bench: $(READY)  ## benchmarks/speed.py; another one with BENCH=name BENCH_ARGS="..."
+	@$(BIN)/python examples/demo.py --models
+	$(BIN)/python benchmarks/$(BENCH).py $(BENCH_ARGS)
 
 docs: $(READY)  ## write docs/cli.md anew from the commands' --help
 	$(BIN)/python docs/generate_cli.py
