@@ -161,8 +161,8 @@ _binary("fmin", scalar.fmin, Promotion.DEFAULT, "default")
 _binary("copysign", scalar.copysign, _FLOAT, "Tensor", "Scalar")
 _binary("hypot", scalar.hypot, Promotion.DEFAULT, "default")
 _binary("atan2", tirx.atan2, _FLOAT, "default")
-_binary("bitwise_left_shift", tirx.shift_left, Promotion.DEFAULT, "Tensor", "Tensor_Scalar")
-_binary("bitwise_right_shift", tirx.shift_right, Promotion.DEFAULT, "Tensor", "Tensor_Scalar")
+_binary("bitwise_left_shift", scalar.shift_left, Promotion.DEFAULT, "Tensor", "Tensor_Scalar")
+_binary("bitwise_right_shift", scalar.shift_right, Promotion.DEFAULT, "Tensor", "Tensor_Scalar")
 
 
 def _plus(a: Scalar, b: Scalar, alpha: float) -> Scalar:

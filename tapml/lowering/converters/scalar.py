@@ -191,3 +191,19 @@ def integer_power(a: Any, b: Any) -> Any:
     if not scalar_dtype(a).startswith("uint"):
         unit = select(tirx.EQ(a, -one), select(odd, -one, one), unit)
     return select(b < zero, unit, result)
+
+
+def _shift_is_wild(a: Any, b: Any) -> Any:
+    bits = int("".join(c for c in scalar_dtype(a) if c.isdigit()))
+    return tirx.Or(b < like(b, 0), b >= like(b, bits))
+
+
+def shift_left(a: Any, b: Any) -> Any:
+    """``a << b``; 0 for shifts that C leaves undefined, as in PyTorch."""
+    return select(_shift_is_wild(a, b), like(a, 0), tirx.shift_left(a, b))
+
+
+def shift_right(a: Any, b: Any) -> Any:
+    """``a >> b``; all sign bits for shifts that C leaves undefined, as in PyTorch."""
+    sign = select(a < like(a, 0), like(a, -1), like(a, 0)) if scalar_dtype(a).startswith("int") else like(a, 0)
+    return select(_shift_is_wild(a, b), sign, tirx.shift_right(a, b))
