@@ -2,9 +2,10 @@
 
 Run from the repository: ``python benchmarks/kill.py [--kills 20] [--seed 0] [--source SOURCE [--prompt TEXT ...]]``.
 The default source is all-MiniLM-L6-v2 if its package is installed, else a small generate loop.  Each trial starts from
-nothing (no suite, or a suite without journal; an empty cache), is killed by SIGKILL after a time drawn uniformly from
-the length of an undisturbed run, is looked at, and is run again to its end.  Exit code 1 if anything was not as it
-should be.
+nothing (no suite, or a suite without journal; an empty cache), is killed by SIGKILL, is looked at, and is run again to
+its end.  A carve is killed at a time drawn uniformly from the length of an undisturbed run; a migration up to 0.3 s
+after a number of journal events drawn uniformly from those of an undisturbed one (for none: while it starts).  Exit
+code 1 if anything was not as it should be.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Experiment:
         self.code = home.run("migrate", "migrated", "--target", "llvm", "--json", "whole.json", timeout=900).returncode
         self.migrate_seconds = time.monotonic() - begin
         self.whole = self._result("whole.json")
+        self.events = self._events("migrated")
 
     def kill_carve(self, moment: float) -> Trial:
         """Carve to a place of its own, kill, carve again."""
@@ -96,12 +98,12 @@ class Experiment:
         shutil.rmtree(out, ignore_errors=True)
         return Trial("carve", moment, found, alone, tuple(problems))
 
-    def kill_migrate(self, moment: float) -> Trial:
-        """Migrate a fresh copy with an empty cache, kill, resume."""
+    def kill_migrate(self, events: int, moment: float) -> Trial:
+        """Migrate a fresh copy with an empty cache; kill it ``moment`` seconds after its journal has so many events."""
         work = self.home.work
         shutil.rmtree(self.home.cache / "kernels", ignore_errors=True)
         shutil.copytree(work / "whole", work / "copy")
-        alone = self._kill(["migrate", "copy", "--target", "llvm"], moment)
+        alone = self._kill(["migrate", "copy", "--target", "llvm"], moment, events)
         journal = next(work.glob("copy/migrations/*/journal.jsonl"), None)
         found = "no journal"
         if journal is not None:
@@ -133,9 +135,11 @@ class Experiment:
     def _result(self, name: str) -> dict[str, Any]:
         return comparable(json.loads((self.home.work / name).read_text()))
 
-    def _kill(self, arguments: Sequence[str], moment: float) -> float:
+    def _kill(self, arguments: Sequence[str], moment: float, events: int = 0) -> float:
         """Kill the process itself, as a user does, and not its children; seconds until they were gone too."""
         process = self.home.start(*arguments)
+        while events and process.poll() is None and self._events("copy") < events:
+            time.sleep(0.005)
         time.sleep(moment)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
@@ -145,6 +149,10 @@ class Experiment:
             if stream is not None:
                 stream.close()
         return time.monotonic() - begin
+
+    def _events(self, name: str) -> int:
+        journal = next(self.home.work.glob(f"{name}/migrations/*/journal.jsonl"), None)
+        return journal.read_bytes().count(b"\n") if journal is not None else 0
 
     def _orphans(self) -> list[str]:
         left = self.home.processes()
@@ -162,39 +170,49 @@ class Experiment:
         return [] if suite.digest == self.digest else ["the suite is another one than that of the undisturbed run"]
 
 
-def moments(count: int, seconds: float, seed: str) -> list[float]:
-    """Uniform over the run, and a little beyond."""
-    draw = random.Random(seed)
-    return sorted(draw.uniform(0.0, seconds) for _ in range(count))
+Moment = tuple[int, float]
+"""Events to wait for, then seconds."""
+
+
+def moments(command: str, count: int, experiment: Experiment, seed: int) -> list[Moment]:
+    """When to kill, in order."""
+    draw = random.Random(f"{seed} {command}")
+    if command == "carve":
+        return sorted((0, draw.uniform(0.0, experiment.carve_seconds)) for _ in range(count))
+    drawn = [draw.randrange(experiment.events) for _ in range(count)]
+    return sorted((n, draw.uniform(0.0, 0.3 if n else experiment.migrate_seconds / 3)) for n in drawn)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20, help="of each command")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--command", action="append", choices=["carve", "migrate"], help="[default: both]")
     parser.add_argument("--source")
     parser.add_argument("--prompt", action="append", default=[])
     given = parser.parse_args()
     source = default_source()
     if given.source:
         source = [os.path.abspath(given.source), *(word for p in given.prompt for word in ("--prompt", p))]
-    failed = 0
+    total = failed = 0
     for home in place("kill"):
         experiment = Experiment(home, source)
         print(f"{platform.platform()}, {os.cpu_count()} cores, python {platform.python_version()}, seed {given.seed}")
         print(f"source {source[0]}")
         print(f"undisturbed: carve {experiment.carve_seconds:.1f} s, migrate {experiment.migrate_seconds:.1f} s")
-        print(f"{'command':8} {'killed at':>9} {'gone after':>10}  {'found on the disk':42} run again")
-        for command, seconds, trial in (
-            ("carve", experiment.carve_seconds, experiment.kill_carve),
-            ("migrate", experiment.migrate_seconds, experiment.kill_migrate),
-        ):
-            for moment in moments(given.kills, seconds, f"{given.seed} {command}"):
-                result = trial(moment)
+        print(f"{'command':8} {'events + time':14} {'gone after':>10}  {'found on the disk':42} run again")
+        for command in given.command or ("carve", "migrate"):
+            for events, moment in moments(command, given.kills, experiment, given.seed):
+                if command == "carve":
+                    result = experiment.kill_carve(moment)
+                else:
+                    result = experiment.kill_migrate(events, moment)
+                total += 1
                 failed += bool(result.problems)
                 verdict = "; ".join(result.problems) or "the same result"
-                print(f"{command:8} {moment:7.2f} s {result.alone:8.1f} s  {result.found:42} {verdict}", flush=True)
-    print(f"{2 * given.kills} kills, {failed} with a problem")
+                when = f"{events:4} + {moment:5.2f} s"
+                print(f"{command:8} {when:14} {result.alone:8.1f} s  {result.found:42} {verdict}", flush=True)
+    print(f"{total} kills, {failed} with a problem")
     return 1 if failed else 0
 
 

@@ -66,10 +66,10 @@ def command(
     from tapml.report.progress import carve_progress
     from tapml.report.terminal import print_carve
 
-    spec = find_source(source, prompts=prompts, inputs=inputs, max_new_tokens=max_new_tokens, dtype=dtype, seed=seed)
     busy = migrating(output) if force else None
     if busy is not None:
         raise UsageError(f"{output} is being migrated by process {busy}", hint="wait for it, or choose another output")
+    spec = find_source(source, prompts=prompts, inputs=inputs, max_new_tokens=max_new_tokens, dtype=dtype, seed=seed)
     try:
         with carve_progress() as (progress, note):
             summary = carve(

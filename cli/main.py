@@ -122,11 +122,10 @@ def run(arguments: Sequence[str]) -> int:
         return _report(error.format_message(), hint, debug)
     except (KeyboardInterrupt, click.Abort) as stop:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is to clean up and to say so
+        cause = stop.__cause__ if isinstance(stop, click.Abort) else stop  # click turns one into the other
         click.echo("interrupted", err=True)
-        hint = getattr(stop, "hint", "")
-        if hint:
-            click.echo(f"hint: {hint}", err=True)
-        return 128 + (stop.number if isinstance(stop, _Ended) else signal.SIGINT)
+        click.echo(f"hint: {getattr(cause, 'hint', 'run the same command again')}", err=True)
+        return 128 + (cause.number if isinstance(cause, _Ended) else signal.SIGINT)
     except BrokenPipeError:
         sys.stderr.close()
         return 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import inspect
 import io
 import json
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,9 @@ def convert_gguf(path: Path, note: Note) -> Path:
             f"cannot keep the converted {path.name} in {target.parent}: {error.strerror or error}",
             hint="set TAPML_CACHE to a directory with enough space",
         ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            target.parent.rmdir()  # if nothing came of it
     return target
 
 
@@ -125,6 +129,7 @@ def _load(spec: SourceSpec, directory: Path, description: str, note: Note) -> Re
     inputs = cast_floats(inputs, model.dtype)
     checkpoint = _checkpoint_files(directory)
     if not model.can_generate():
+        _check_names(model, inputs, spec.inputs)
         return Reference(
             description=description,
             call=lambda given: model(**given),
@@ -152,6 +157,17 @@ def _load(spec: SourceSpec, directory: Path, description: str, note: Note) -> Re
         to_text=to_text,
         checkpoint=checkpoint,
     )
+
+
+def _check_names(model: Any, inputs: Mapping[str, Any], file: str) -> None:
+    """Raise :class:`UsageError` for an input that ``forward`` does not name: models ignore such without a word."""
+    named = [n for n, p in inspect.signature(model.forward).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    unknown = [name for name in inputs if name not in named]
+    if unknown and file:
+        raise UsageError(
+            f"{type(model).__name__} takes no {', '.join(unknown)}, which {file} has",
+            hint=f"it takes {', '.join(named[:12])}",
+        )
 
 
 def _greedy(model: Any, tokenizer: Any, steps: int) -> dict[str, Any]:
@@ -206,13 +222,17 @@ def _load_model(transformers: Any, directory: Path, dtype: torch.dtype | None) -
 
 
 def _load_tokenizer(transformers: Any, directory: Path) -> Any:
+    hint = "add the tokenizer's files, or give --inputs FILE with the tensors that the model takes"
     try:
-        return transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            directory, local_files_only=True, trust_remote_code=False
+        )
     except Exception as error:
-        raise UsageError(
-            f"cannot load a tokenizer from {directory}: {_brief(error)}",
-            hint="add the tokenizer's files, or give --inputs FILE with the tensors that the model takes",
-        ) from error
+        raise UsageError(f"cannot load a tokenizer from {directory}: {_brief(error)}", hint=hint) from error
+    files = sorted(set((getattr(tokenizer, "vocab_files_names", None) or {}).values()))
+    if files and not any((directory / name).is_file() for name in files):  # transformers 5 makes an empty one up
+        raise UsageError(f"{directory} has no tokenizer: none of {', '.join(files)} is there", hint=hint)
+    return tokenizer
 
 
 def _tokenize(tokenizer: Any, model: Any, prompts: tuple[str, ...]) -> dict[str, torch.Tensor]:

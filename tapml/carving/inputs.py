@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 
 import numpy
 import torch
@@ -24,6 +25,9 @@ def read_inputs(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         if path.endswith(".safetensors"):
             inputs = load_file(path)
         else:
+            with zipfile.ZipFile(path) as archive:  # numpy does not read far enough to come upon a wrong checksum
+                if damaged := archive.testzip():
+                    raise ValueError(f"{damaged} is damaged")
             with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as arrays:
                 inputs = {name: torch.from_numpy(numpy.array(arrays[name])) for name in arrays.files}
     except Exception as error:  # zipfile, zlib, numpy and safetensors each have their own for a damaged file

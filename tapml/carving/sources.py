@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import logging
 import os
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -285,7 +287,11 @@ def _load_huggingface(spec: SourceSpec, note: Note) -> Reference:
 
 def _load_exported(spec: SourceSpec, note: Note) -> Reference:
     _require_file(spec.location)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # PyTorch logs the traceback of what it raises, too
     try:
+        if not zipfile.is_zipfile(spec.location):
+            raise ValueError("it is no zip archive, or was cut off")
         program = torch.export.load(spec.location)
         model = program.module()
     except Exception as error:  # the archive is foreign: whatever its reader raises says that it is damaged
@@ -293,6 +299,8 @@ def _load_exported(spec: SourceSpec, note: Note) -> Reference:
             f"{spec.location} is no exported program that PyTorch {torch.__version__} reads: {error}",
             hint="write it again with torch.export.save",
         ) from error
+    finally:
+        logging.disable(disabled)
     for module in model.modules():
         module.training = False  # an exported graph has its mode built in, and no .eval()
     if spec.inputs:

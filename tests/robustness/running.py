@@ -110,12 +110,12 @@ def place(prefix: str) -> Iterator[Place]:
 
 
 def comparable(data: dict[str, Any]) -> dict[str, Any]:
-    """What ``--json`` says of a migration, apart from times and from what came out of the cache."""
-    dropped = {"seconds", "cached", "suite"}
+    """What ``--json`` says of a migration, apart from times, and from where kernels lie in the cache."""
+    dropped = {"seconds", "cached", "suite", "artifact"}
 
     def strip(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: strip(v) for k, v in value.items() if k not in dropped}
+            return {k: sorted(v) if k == "kernels" else strip(v) for k, v in value.items() if k not in dropped}
         return [strip(v) for v in value] if isinstance(value, list) else value
 
     stripped: dict[str, Any] = strip(data)
