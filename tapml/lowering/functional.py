@@ -27,7 +27,7 @@ def functional_overload(operator: torch._ops.OpOverload) -> torch._ops.OpOverloa
         packet = getattr(getattr(torch.ops, namespace), base, None)
         if packet is None:
             continue
-        overloads = [getattr(packet, overload) for overload in packet.overloads()]
+        overloads: list[torch._ops.OpOverload] = [getattr(packet, o) for o in packet.overloads()]
         found = [overload for overload in overloads if _takes_the_same(overload, operator)]
         if found:
             same_name = [overload for overload in found if overload._overloadname == operator._overloadname]
