@@ -203,10 +203,8 @@ def main() -> int:
         print(f"{'command':8} {'events + time':14} {'gone after':>10}  {'found on the disk':42} run again")
         for command in given.command or ("carve", "migrate"):
             for events, moment in moments(command, given.kills, experiment, given.seed):
-                if command == "carve":
-                    result = experiment.kill_carve(moment)
-                else:
-                    result = experiment.kill_migrate(events, moment)
+                carve = command == "carve"
+                result = experiment.kill_carve(moment) if carve else experiment.kill_migrate(events, moment)
                 total += 1
                 failed += bool(result.problems)
                 verdict = "; ".join(result.problems) or "the same result"

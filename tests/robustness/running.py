@@ -93,7 +93,9 @@ class Place:
             os.kill(pid, signal.SIGKILL)
 
     def temporaries(self) -> list[str]:
-        return sorted(str(p.relative_to(self.temporary)) for p in self.temporary.rglob("*"))
+        """What lies in ``TMPDIR``, but for the cache that PyTorch keeps there."""
+        found = [str(p.relative_to(self.temporary)) for p in self.temporary.rglob("*")]
+        return sorted(name for name in found if not name.startswith("torchinductor_"))
 
 
 def place(prefix: str) -> Iterator[Place]:
