@@ -92,9 +92,10 @@ def _register(operators: tuple[str, ...], target: str | None) -> Callable[[_F], 
 
 
 def find(operator: str, target: str) -> Entry | None:
-    """The kernel for ``target`` if there is one, else the converter, else ``None``."""
+    """The kernel for ``target`` if there is one, else the converter, else ``None``; the user's before our own."""
     _load_builtin()
-    return _entries.get((operator, target)) or _entries.get((operator, None))
+    found = [e for e in (_entries.get((operator, target)), _entries.get((operator, None))) if e is not None]
+    return next((e for e in found if not e.builtin), found[0] if found else None)
 
 
 def load_extensions(files: Sequence[str]) -> None:
