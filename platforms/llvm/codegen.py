@@ -73,7 +73,6 @@ def _before() -> tvm.transform.Pass:
             t.StmtSimplify(),
             t.RemoveNoOp(),
             s.RewriteUnsafeSelect(),
-            t.CommonSubexprElim(),
             t.FP8ComputeLegalize(),
             t.AnnotateEntryFunc(),
         ]
@@ -91,6 +90,7 @@ def _after() -> tvm.transform.Pass:
             t.SkipAssert(),
             t.FP8StorageLegalize(),
             t.BF16StorageLegalize(),
+            t.CommonSubexprElim(),
             t.LowerTVMBuiltin(),
             t.LowerIntrin(),
         ]

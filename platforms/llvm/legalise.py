@@ -13,10 +13,19 @@ def legalise(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Replace, wherever they came from:
 
     * float ``max`` and ``min``, which drop a NaN in one operand, by a selection that keeps it;
+    * ``!=``, which is an *ordered* comparison of floats (false for a NaN) and an invalid instruction for bools;
+    * casts out of bfloat16, which TVM leaves as casts of the *bits* where a value has a name (a reduction of pairs);
     * ``tanh``, a formula that loses 10 bits near zero, and ``fmod``, which has no rule at all, by the C library's;
     * the promise that buffers are aligned to 64 bytes, which a view into the middle of a tensor breaks (a segfault).
     """
-    callbacks = ((tirx.Max, _max), (tirx.Min, _min), (tvm.ir.Call, _call), (tirx.BufferType, _unaligned))
+    callbacks = (
+        (tirx.Max, _max),
+        (tirx.Min, _min),
+        (tirx.NE, _not_equal),
+        (tirx.Cast, _cast),
+        (tvm.ir.Call, _call),
+        (tirx.BufferType, _unaligned),
+    )
     return tvm_ffi.structural_map(function, callbacks)
 
 
@@ -32,6 +41,21 @@ def _max(node: Any) -> Any:
 def _min(node: Any) -> Any:
     a, b = node.a, node.b
     return tirx.Select(tirx.Or(a < b, tirx.isnan(a)), a, b) if _is_float(a) else node
+
+
+def _not_equal(node: Any) -> Any:
+    a, b = node.a, node.b
+    if str(a.ty.dtype) == "bool":
+        return tirx.Or(tirx.And(a, tirx.Not(b)), tirx.And(tirx.Not(a), b))
+    return tirx.Or(node, tirx.Or(tirx.isnan(a), tirx.isnan(b))) if _is_float(a) else node
+
+
+def _cast(node: Any) -> Any:
+    if str(node.value.ty.dtype) != "bfloat16" or str(node.ty.dtype) == "bfloat16":
+        return node
+    bits = tirx.reinterpret("uint16", node.value).astype("uint32")
+    wide = tirx.reinterpret("float32", tirx.shift_left(bits, tirx.const(16, "uint32")))
+    return wide.astype(str(node.ty.dtype))
 
 
 _LIBM = {"tirx.tanh": "tanh", "tirx.fmod": "fmod"}

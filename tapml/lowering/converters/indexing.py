@@ -160,9 +160,12 @@ def isin(ctx: Context, elements: Any, tests: Any, *, assume_unique: bool = False
 
     def build(tensor: Any, wanted: Any) -> Any:
         k = te.reduce_axis((0, count), name="k")
+        zero = tirx.const(0, "uint8")
         equal = te.compute(
             tensor.shape, lambda *i: max_of(cast(tirx.EQ(tensor[i], wanted[k]), "uint8"), axis=k), name="isin"
         )
-        return te.compute(tensor.shape, lambda *i: (equal[i] == 0) if invert else (equal[i] != 0), name="found")
+        return te.compute(
+            tensor.shape, lambda *i: tirx.EQ(equal[i], zero) if invert else tirx.NE(equal[i], zero), name="found"
+        )
 
     return ctx.te(build, values, candidates, name="isin")

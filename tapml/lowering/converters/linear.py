@@ -80,6 +80,8 @@ def addmv(ctx: Context, base: Any, a: Any, x: Any, *, beta: float = 1, alpha: fl
 def mv(ctx: Context, a: Any, x: Any) -> Any:
     from tapml.lowering.converters.shape import reshape
 
+    if 0 in ctx.shape(a):
+        return ctx.full((ctx.shape(a)[0],), 0, ctx.dtype(a))
     column = reshape(ctx, x, (*ctx.shape(x), 1))
     return reshape(ctx, product(ctx, a, column), (ctx.shape(a)[0],))
 

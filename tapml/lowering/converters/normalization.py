@@ -99,7 +99,7 @@ def fused_rms_norm(ctx: Context, x: Any, normalized_shape: Sequence[int], weight
     from tapml.suite.call import torch_dtype
 
     rank = len(ctx.shape(x))
-    epsilon = torch.finfo(torch_dtype(ctx.rounded_to or ctx.dtype(x))).eps if eps is None else eps
+    epsilon = torch.finfo(torch_dtype(ctx.dtype(x))).eps if eps is None else eps  # of the arithmetic, not of x
     squares = ctx.pointwise(lambda a: a * a, x)
     power = mean(ctx, squares, list(range(rank - len(normalized_shape), rank)), True)
     inverse = ctx.pointwise(lambda v: like(v, 1.0) / tirx.sqrt(v + like(v, epsilon)), power)

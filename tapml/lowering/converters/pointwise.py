@@ -62,7 +62,7 @@ for _name, _function in {
     "atan": tirx.atan,
     "asinh": tirx.asinh,
     "acosh": tirx.acosh,
-    "atanh": tirx.atanh,
+    "atanh": scalar.atanh,
     "erf": tirx.erf,
     "sigmoid": scalar.sigmoid,
 }.items():
@@ -70,7 +70,7 @@ for _name, _function in {
 
 for _name, _function in {
     "abs": lambda a: a if scalar_dtype(a) in ("bool", "uint8") else tirx.abs(a),
-    "neg": lambda a: -a,
+    "neg": lambda a: like(a, 0) - a if scalar_dtype(a).startswith("uint") else -a,
     "sign": scalar.sign,
     "floor": lambda a: tirx.floor(a) if scalar.is_float(a) else a,
     "ceil": lambda a: tirx.ceil(a) if scalar.is_float(a) else a,
@@ -93,7 +93,9 @@ for _name, _function in {
     "isinf": lambda a: tirx.isinf(a) if scalar.is_float(a) else constant(False, "bool"),
     "isfinite": lambda a: tirx.isfinite(a) if scalar.is_float(a) else constant(True, "bool"),
     "logical_not": lambda a: tirx.EQ(a, like(a, 0)) if scalar_dtype(a) != "bool" else tirx.Not(a),
-    "signbit": lambda a: scalar.negative(a) if scalar.is_float(a) else a < like(a, 0),
+    "signbit": lambda a: (
+        scalar.negative(a) if scalar.is_float(a) else scalar.ordered(lambda b, c: b < c)(a, like(a, 0))
+    ),
 }.items():
     _unary(_name, _function, _BOOL)
 
@@ -122,10 +124,10 @@ def _not_equal(a: Scalar, b: Scalar) -> Scalar:
 for _name, _binary_function in {
     "eq": lambda a, b: tirx.Not(scalar.differ(a, b)) if scalar_dtype(a) == "bool" else tirx.EQ(a, b),
     "ne": _not_equal,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
+    "lt": scalar.ordered(lambda a, b: a < b),
+    "le": scalar.ordered(lambda a, b: a <= b),
+    "gt": scalar.ordered(lambda a, b: a > b),
+    "ge": scalar.ordered(lambda a, b: a >= b),
 }.items():
     _binary(_name, _binary_function, _BOOL, "Tensor", "Scalar")
 

@@ -14,6 +14,7 @@ from tvm import te, tirx
 
 from tapml.lowering.context import Context, constant
 from tapml.lowering.converters.reduction import argmax_of, lowest, sum_of
+from tapml.lowering.converters.scalar import truncate_divide
 from tapml.lowering.registry import converter
 
 _OUTSIDE = 2**31 - 1
@@ -102,6 +103,7 @@ def sum_pool(ctx: Context, x: Any, windows: Sequence[Window], divisor: Callable[
     """Sum of each window, divided by ``divisor(output index)``."""
     shape, dtype = ctx.shape(x), ctx.dtype(x)
     out, _ = ctx.results[0] or ((), "")
+    quotient = truncate_divide if dtype.startswith(("int", "uint")) else (lambda a, b: a / b)
 
     def build(tensor: Any) -> Any:
         ks = [te.reduce_axis((0, w.most), name=f"k{n}") for n, w in enumerate(windows)]
@@ -111,7 +113,7 @@ def sum_pool(ctx: Context, x: Any, windows: Sequence[Window], divisor: Callable[
             return sum_of(tirx.if_then_else(inside, tensor[tuple(at)], constant(0, dtype)), axis=ks)
 
         total = te.compute(out, element, name="sum_pool")
-        return te.compute(out, lambda *i: total[i] / divisor(i).astype(dtype), name="average")
+        return te.compute(out, lambda *i: quotient(total[i], divisor(i).astype(dtype)), name="average")
 
     return ctx.te(build, x, name="avg_pool")
 

@@ -161,12 +161,16 @@ def _count(ctx: Context, x: Any, dim: Dims) -> int:
 @converter("aten.prod.default")
 def prod(ctx: Context, x: Any, *, dtype: Any = None) -> Any:
     out = _sum_dtype(ctx, x, dtype)
+    if out == "bool":
+        return ctx.cast(_logical(ctx, x, None, False, min_of), out)
     return reduce(ctx, x, None, False, product_of, lambda v: cast(v, out))
 
 
 @converter("aten.prod.dim_int")
 def prod_dim(ctx: Context, x: Any, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
     out = _sum_dtype(ctx, x, dtype)
+    if out == "bool":
+        return ctx.cast(_logical(ctx, x, dim, keepdim, min_of), out)
     return reduce(ctx, x, dim, keepdim, product_of, lambda v: cast(v, out))
 
 
@@ -315,7 +319,7 @@ def vector_norm(
         return reduce(ctx, x, dim, keepdim, min_of, tirx.abs)
     like = ctx.dtype(x)
     if ord == 0:
-        return reduce(ctx, x, dim, keepdim, sum_of, lambda v: cast(v != tirx.const(0, like), like))
+        return reduce(ctx, x, dim, keepdim, sum_of, lambda v: cast(tirx.NE(v, tirx.const(0, like)), like))
     power = tirx.const(float(ord), like)
     root = tirx.const(1.0 / float(ord), like)
     return reduce(ctx, x, dim, keepdim, sum_of, lambda v: tirx.power(tirx.abs(v), power), lambda s: tirx.power(s, root))

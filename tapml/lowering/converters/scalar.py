@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
 
-from tapml.lowering.context import constant, scalar_dtype
+from tapml.lowering.context import cast, constant, scalar_dtype
 
 
 def is_float(value: Any) -> bool:
@@ -23,13 +24,26 @@ def select(condition: Any, yes: Any, no: Any) -> Any:
     return tirx.Select(condition, yes, no)
 
 
+def ordered(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """``function``, with bools as 0 and 1: TVM 0.27 compares bools with a float instruction, which LLVM refuses."""
+
+    def compare(a: Any, b: Any) -> Any:
+        return function(cast(a, "uint8"), cast(b, "uint8")) if scalar_dtype(a) == "bool" else function(a, b)
+
+    return compare
+
+
 def maximum(a: Any, b: Any) -> Any:
     """The larger; NaN if either is."""
+    if scalar_dtype(a) == "bool":
+        return tirx.Or(a, b)
     return select(tirx.Or(a > b, tirx.isnan(a)), a, b) if is_float(a) else tirx.Max(a, b)
 
 
 def minimum(a: Any, b: Any) -> Any:
     """The smaller; NaN if either is."""
+    if scalar_dtype(a) == "bool":
+        return tirx.And(a, b)
     return select(tirx.Or(a < b, tirx.isnan(a)), a, b) if is_float(a) else tirx.Min(a, b)
 
 
@@ -105,6 +119,8 @@ def _integer_power(a: Any, exponent: int) -> Any:
 
 def sign(a: Any) -> Any:
     """-1, 0 or 1; NaN gives 0 as in PyTorch."""
+    if scalar_dtype(a) == "bool":
+        return a
     zero, one = like(a, 0), like(a, 1)
     if scalar_dtype(a).startswith("uint"):
         return select(a > zero, one, zero)
@@ -129,7 +145,7 @@ def expm1(a: Any) -> Any:
     one = like(a, 1.0)
     u = tirx.exp(a)
     minus = u - one
-    kahan = minus * a / tirx.log(u)
+    kahan = minus * (a / tirx.log(u))
     return select(u == one, a, select(minus == -one, minus, select(tirx.isinf(u), u, kahan)))
 
 
@@ -141,14 +157,14 @@ def softplus(a: Any, beta: float, threshold: float) -> Any:
 def fmax(a: Any, b: Any) -> Any:
     """The larger; the other if one is NaN."""
     if not is_float(a):
-        return tirx.Max(a, b)
+        return maximum(a, b)
     return select(tirx.Or(a >= b, tirx.isnan(b)), a, b)
 
 
 def fmin(a: Any, b: Any) -> Any:
     """The smaller; the other if one is NaN."""
     if not is_float(a):
-        return tirx.Min(a, b)
+        return minimum(a, b)
     return select(tirx.Or(a <= b, tirx.isnan(b)), a, b)
 
 
@@ -207,3 +223,8 @@ def shift_right(a: Any, b: Any) -> Any:
     """``a >> b``; all sign bits for shifts that C leaves undefined, as in PyTorch."""
     sign = select(a < like(a, 0), like(a, -1), like(a, 0)) if scalar_dtype(a).startswith("int") else like(a, 0)
     return select(_shift_is_wild(a, b), sign, tirx.shift_right(a, b))
+
+
+def atanh(a: Any) -> Any:
+    """``log((1 + a) / (1 - a)) / 2`` without cancellation near 0."""
+    return like(a, 0.5) * tirx.log1p((a + a) / (like(a, 1.0) - a))

@@ -145,7 +145,7 @@ def _reduce_into(
     functions: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
         "sum": (_accumulate, constant(0, dtype)),
         "mean": (_accumulate, constant(0, dtype)),
-        "prod": (lambda a, b: a * b, constant(1, dtype)),
+        "prod": (lambda a, b: tirx.And(a, b) if dtype == "bool" else a * b, constant(1, dtype)),
         "amax": (maximum, lowest(dtype)),
         "amin": (minimum, highest(dtype)),
     }

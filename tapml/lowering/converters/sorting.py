@@ -183,7 +183,9 @@ def searchsorted(
             lead = index[: rank - 1]
             at = (*lead, order[0][(*lead, k)]) if order else (*lead, k)
             bound, value = line[at], wanted[index]
-            before = tirx.Not(bound > value) if right else tirx.Not(bound >= value)
+            before = bound <= value if right else bound < value
+            if scalar.is_float(value):  # not(bound >= value), which TVM would turn into <
+                before = tirx.Or(before, tirx.Or(tirx.isnan(bound), tirx.isnan(value)))
             return sum_of(cast(before, dtype), axis=k)
 
         return te.compute(out, element, name="searchsorted")
