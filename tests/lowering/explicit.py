@@ -353,7 +353,9 @@ CASES: dict[str, Callable[[], Iterable[Sample]]] = {
         _call(_grid, 1, _positions((3,), 6)), _call(_grid.t(), 0, _positions((2,), 6)), _call(_x(), 0, _positions((1,), 1))
     ),
     "aten.embedding.default": _of(
-        _call(_grid, _positions((2, 3), 4)), _call(_grid.bfloat16(), _positions((3,), 4).int(), 1), _call(_grid, _positions((), 4))
+        _call(_grid, _positions((2, 3), 4)),
+        _call(_grid.bfloat16(), _positions((3,), 4).int(), 1),
+        _call(_grid, _positions((), 4)),
     ),
     "aten.gather.default": _of(
         _call(_grid, 1, _positions((4, 2), 6)), _call(_grid.t(), 0, _positions((3, 4), 6)), _call(_x(), 0, _positions((), 1))
@@ -455,7 +457,9 @@ CASES: dict[str, Callable[[], Iterable[Sample]]] = {
     "aten.fill.Scalar": _of(_call(_grid, 3), _call(_grid.long(), 2.9)),
     "aten.fill.Tensor": _of(_call(_grid, torch.tensor(3))),
     "aten.nan_to_num.default": _of(
-        _call(_with_nan(_grid)), _call(torch.tensor([math.inf, -math.inf, math.nan], dtype=bf16)), _call(_grid / 0, 1.0, 2.0, 3.0)
+        _call(_with_nan(_grid)),
+        _call(torch.tensor([math.inf, -math.inf, math.nan], dtype=bf16)),
+        _call(_grid / 0, 1.0, 2.0, 3.0),
     ),
     "aten.round.decimals": _of(_call(_grid, decimals=2), _call(_grid * 100, decimals=-1), _call(_grid.double(), decimals=3)),
     "aten.full.default": _of(_call([2, 3], -math.inf, **_CREATION), _call([], 3, dtype=i64)),

@@ -1,0 +1,65 @@
+"""The llvm platform: what its kernels are called with, and how they are compiled."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tapml.errors import DeviceError
+from tapml.lowering.lower import lower
+from tapml.platforms.llvm.codegen import LIBRARY
+from tests.lowering.running import llvm, record, run
+
+
+def test_the_device_says_what_it_is() -> None:
+    (info,) = llvm()[0].devices()
+    assert info.name == "llvm:cpu" and info.mode == "native" and int(info.details["cores"]) >= 1
+
+
+def test_another_device_is_an_error() -> None:
+    with pytest.raises(DeviceError, match="expected device llvm:cpu"):
+        llvm()[0].open("llvm:gpu")
+
+
+def test_the_fingerprint_covers_the_processor() -> None:
+    assert "mcpu" in llvm()[0].fingerprint("llvm:cpu")
+
+
+def test_kernels_refuse_memory_that_the_signature_does_not_promise() -> None:
+    call = record("aten.neg.default", (torch.ones(8),))
+    platform, device = llvm()
+    executable = device.load(platform.build(lower(call.signature, "llvm", "converter"), "llvm:cpu"), call.signature)
+    with pytest.raises(DeviceError, match=r"expected a tensor of torch\.float32"):
+        executable.run([torch.ones(8, dtype=torch.float64)])
+    with pytest.raises(DeviceError, match="bytes of storage"):
+        executable.run([torch.ones(4)])
+
+
+def test_a_damaged_library_is_refused() -> None:
+    call = record("aten.neg.default", (torch.ones(8),))
+    platform, device = llvm()
+    artifact = platform.build(lower(call.signature, "llvm", "converter"), "llvm:cpu")
+    artifact.files[LIBRARY] = b"\x7fELF" + bytes(100)
+    with pytest.raises(DeviceError, match="the loader refused"):
+        device.load(artifact, call.signature)
+
+
+@pytest.mark.parametrize("shape", [(8, 32, 16), (64, 300, 128)], ids=["level 0", "level 2"])
+def test_large_and_small_products(shape: tuple[int, int, int]) -> None:
+    rows, inner, columns = shape
+    ran = run("aten.mm.default", torch.randn(rows, inner), torch.randn(inner, columns))
+    assert ran.verdict.passed, ran.verdict.explanation
+
+
+def test_values_shared_by_many_do_not_make_code_explode() -> None:
+    """PyTorch's decomposition of this operator shares its weights: inlining all of them never ended."""
+    image, grid = torch.randn(2, 3, 5, 20), torch.rand(2, 13, 10, 2) * 2 - 1
+    call = record("aten.grid_sampler_2d.default", (image, grid, 0, 0, False))
+    from tests.lowering.running import run_call
+
+    assert run_call(call, "decomposition").verdict.passed
+
+
+def test_large_temporaries() -> None:
+    ran = run("aten._softmax.default", torch.randn(64, 5000), 1, False)
+    assert ran.verdict.passed and ran.launches == 1
