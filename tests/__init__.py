@@ -1,0 +1,1 @@
+"""The tests; a package, so that folders can share what they run."""
