@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from multiprocessing import resource_tracker
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def _context() -> ForkServerContext:
     # where multiprocessing keeps its sockets; by default a directory that stays when this process is killed
     configuration: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
     configuration.setdefault("tempdir", str(scratch()))
+    resource_tracker.ensure_running()  # which unblocks SIGINT when it starts: before the fork server, that must not see it
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tapml.migration.preload"])
     return context

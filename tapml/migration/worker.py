@@ -41,7 +41,10 @@ def serve(
     """
     global _connection
     _connection = connection
-    output = _isolate(folder, lifeline)
+    try:
+        output = _isolate(folder, lifeline)
+    except FileNotFoundError:  # whoever wanted this worker has left, and taken the folder along
+        return
     try:
         handler = setup(*args)
     except BaseException as error:

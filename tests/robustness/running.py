@@ -50,6 +50,7 @@ class Place:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_listen_to_interrupts,
         )
 
     def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -96,6 +97,11 @@ class Place:
         """What lies in ``TMPDIR``, but for the cache that PyTorch keeps there."""
         found = [str(p.relative_to(self.temporary)) for p in self.temporary.rglob("*")]
         return sorted(name for name in found if not name.startswith("torchinductor_"))
+
+
+def _listen_to_interrupts() -> None:
+    """A command started in the background of a script is born deaf to Ctrl-C, and so are all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def place(prefix: str) -> Iterator[Place]:
