@@ -37,12 +37,17 @@ def experiment() -> Iterator[Any]:
         yield script.Experiment(home, [LOOP])
 
 
-@pytest.mark.parametrize("share", [0.1, 0.35, 0.6, 0.8, 0.95])
+def moments(*shares: float) -> list[Any]:
+    """Shares of an undisturbed run at which to kill: the second and the fourth always, the others in the slow tests."""
+    return [s if i in (1, 3) else pytest.param(s, marks=pytest.mark.slow) for i, s in enumerate(shares)]
+
+
+@pytest.mark.parametrize("share", moments(0.1, 0.35, 0.6, 0.8, 0.95))
 def test_a_carve_that_is_killed_leaves_nothing_in_the_way(experiment: Any, share: float) -> None:
     assert experiment.kill_carve(share * experiment.carve_seconds).problems == ()
 
 
-@pytest.mark.parametrize("share", [0.05, 0.3, 0.55, 0.8, 0.95])
+@pytest.mark.parametrize("share", moments(0.05, 0.3, 0.55, 0.8, 0.95))
 def test_a_migration_that_is_killed_resumes_to_the_same_result(experiment: Any, share: float) -> None:
     assert experiment.kill_migrate(int(share * experiment.events), 0.05).problems == ()
 
