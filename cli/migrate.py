@@ -53,6 +53,10 @@ def command(
     so far executing on the target, and its outputs are compared with the reference's.  What fails stays in PyTorch.
     The journal survives any interruption: the same command goes on where it was.
     """
+    from tapml.migration.process import start_fork_server
+
+    if (suite / "manifest.json").is_file():
+        start_fork_server()
     from tapml.migration.ladder import compute_signatures, migrate
     from tapml.migration.settings import Settings
     from tapml.report.progress import outcome_progress

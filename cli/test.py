@@ -38,6 +38,10 @@ def command(
     against float64 and against PyTorch's own error.
     """
     from tapml.errors import UsageError
+    from tapml.migration.process import start_fork_server
+
+    if (suite / "manifest.json").is_file():
+        start_fork_server()
     from tapml.migration.ladder import compute_signatures, test
     from tapml.migration.select import selector
     from tapml.migration.settings import Settings

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,13 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def start_fork_server() -> None:
+    """Begin to load what workers need, in a process beside this one, while this one still loads what it needs itself."""
+    _context()
+    with _without_interrupts():
+        forkserver.ensure_running()
 
 
 class Gone(Exception):
