@@ -55,8 +55,7 @@ def command(
     """
     from tapml.migration.process import start_fork_server
 
-    if (suite / "manifest.json").is_file():
-        start_fork_server()
+    start_fork_server(suite)
     from tapml.migration.ladder import compute_signatures, migrate
     from tapml.migration.settings import Settings
     from tapml.report.progress import outcome_progress

@@ -40,8 +40,7 @@ def command(
     from tapml.errors import UsageError
     from tapml.migration.process import start_fork_server
 
-    if (suite / "manifest.json").is_file():
-        start_fork_server()
+    start_fork_server(suite)
     from tapml.migration.ladder import compute_signatures, test
     from tapml.migration.select import selector
     from tapml.migration.settings import Settings

@@ -57,8 +57,13 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def start_fork_server() -> None:
-    """Begin to load what workers need, in a process beside this one, while this one still loads what it needs itself."""
+def start_fork_server(suite: Path) -> None:
+    """Begin to load what workers need, in a process beside this one, while this one still loads what it needs itself.
+
+    Does nothing where there is no suite to work on.
+    """
+    if not (suite / "manifest.json").is_file():
+        return
     _context()
     with _without_interrupts():
         forkserver.ensure_running()

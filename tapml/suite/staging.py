@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tapml.errors import UsageError
+from tapml.lock import is_alive
 
 FORMAT = "tapml-suite"
 MANIFEST = "manifest.json"
@@ -149,21 +150,11 @@ def _claim(path: Path, pid: int) -> Iterator[bool]:
     except BlockingIOError:
         abandoned = False
     except OSError:  # a file system without locks: go by the process id
-        abandoned = not _is_alive(pid)
+        abandoned = not is_alive(pid)
     try:
         yield abandoned
     finally:
         os.close(descriptor)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _lock(path: Path, *, wait: bool = False) -> int | None:
