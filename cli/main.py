@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from tapml._version import __version__
+from tapml.cli import interrupts
 from tapml.errors import TapmlError
 
 COMMANDS = {
@@ -82,61 +83,57 @@ def cli(ctx: click.Context, debug: bool) -> None:
     ctx.ensure_object(dict)["debug"] = debug
 
 
-class _Ended(KeyboardInterrupt):
-    """Asked to end by a signal other than Ctrl-C's; cleaned up after in the same way."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-
-def _end(number: int, frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)
-    raise _Ended(number)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, _end)
+    interrupts.listen()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code.  Errors are printed as one ``error:`` line and a ``hint:``."""
-    debug = "--debug" in arguments
     try:
         result: Any = cli.main(list(arguments), prog_name="tapml", standalone_mode=False)
         return result if isinstance(result, int) else 0
-    except TapmlError as error:
-        return _report(error.message, error.hint, debug)
+    except click.Abort as stop:  # click's word for KeyboardInterrupt
+        return _interrupted(stop.__cause__)
+    except KeyboardInterrupt as stop:
+        return _interrupted(stop)
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except click.ClickException as error:
+    except Exception as error:
+        if interrupts.asked_to_end():  # whatever was interrupted made another error of it
+            return _interrupted(error)
+        return _explain(error, arguments)
+
+
+def _explain(error: Exception, arguments: Sequence[str]) -> int:
+    debug = "--debug" in arguments
+    if isinstance(error, TapmlError):
+        return _report(error.message, error.hint, debug)
+    if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         hint = (
             f"`{context.command_path} --help` shows the arguments" if context else "`tapml --help` shows the commands"
         )
         return _report(error.format_message(), hint, debug)
-    except (KeyboardInterrupt, click.Abort) as stop:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is to clean up and to say so
-        cause = stop.__cause__ if isinstance(stop, click.Abort) else stop  # click turns one into the other
-        click.echo("interrupted", err=True)
-        click.echo(f"hint: {getattr(cause, 'hint', 'run the same command again')}", err=True)
-        return 128 + (cause.number if isinstance(cause, _Ended) else signal.SIGINT)
-    except BrokenPipeError:
+    if isinstance(error, BrokenPipeError):
         sys.stderr.close()
         return 1
-    except OSError as error:
+    if isinstance(error, OSError):
         full = error.errno == errno.ENOSPC
         hint = "free some space, or choose another directory" if full else "check the path and its permissions"
         return _report(str(error), hint, debug)
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        hint = f"this is a defect in tapml; `{shlex.join(['tapml', '--debug', *arguments])}` shows the traceback"
-        return _report(f"unexpected {text}", hint, debug)
+    text = f"{type(error).__name__}: {error}"
+    hint = f"this is a defect in tapml; `{shlex.join(['tapml', '--debug', *arguments])}` shows the traceback"
+    return _report(f"unexpected {text}", hint, debug)
+
+
+def _interrupted(cause: BaseException | None) -> int:
+    number = interrupts.asked_to_end() or signal.SIGINT
+    interrupts.settled()
+    click.echo("interrupted", err=True)
+    click.echo(f"hint: {getattr(cause, 'hint', 'run the same command again')}", err=True)
+    return 128 + number
 
 
 def _report(message: str, hint: str, debug: bool) -> int:

@@ -128,6 +128,31 @@ def test_interrupts_while_carving(place: Place, number: signal.Signals, seconds:
     assert os.listdir(place.work) in (["slow.py"], ["__pycache__", "slow.py"], ["slow.py", "__pycache__"])
 
 
+@pytest.mark.parametrize("instead", ["pass", "raise RecursionError", "raise ImportError('half')"])
+def test_an_interrupt_that_is_swallowed(place: Place, instead: str) -> None:
+    """As by numpy, when it comes in the midst of its import."""
+    (place.work / "deaf.py").write_text(
+        "import time, torch\n"
+        "def make():\n"
+        "    open('here', 'w').close()\n"
+        "    try:\n"
+        "        time.sleep(60)\n"
+        "    except BaseException:\n"
+        f"        {instead}\n"
+        "    time.sleep(60)\n"
+    )
+    process = place.start("carve", "deaf.py:make", "-o", "suite")
+    end = time.monotonic() + 60
+    while not (place.work / "here").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM, err
+    assert err.strip().splitlines()[-2:-1] == ["interrupted"], err
+    clean(place)
+
+
 @pytest.mark.parametrize("seconds", [0.5, 2.0, 4.0, 6.0])
 def test_interrupts_while_migrating(place: Place, suite: Path, seconds: float) -> None:
     """Sent to the whole group, as a terminal does."""
