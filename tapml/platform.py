@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from tapml.kernels.plan import Artifact
+    from tapml.kernels.runner import Fault
     from tapml.lowering.lower import Lowered
     from tapml.suite.call import Signature
 
@@ -43,13 +44,15 @@ class DeviceInfo:
 class Execution:
     """One run of an operator: its results in the order of the signature, the kernels launched, and the seconds taken.
 
-    ``notes`` says what the executor did around the kernels (a copy into an overlapping argument, say).
+    ``notes`` says what the executor did around the kernels (a copy into an overlapping argument, say); ``faults`` what
+    is wrong whatever the results are.
     """
 
     results: tuple[torch.Tensor, ...]
     launches: int
     seconds: float
     notes: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 class Executable(Protocol):

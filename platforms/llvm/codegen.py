@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import PointerType, PrimType
 
 from tapml.errors import CompileError
+from tapml.kernels.fuse import without_offsets
 
 LIBRARY = "kernels.so"
 _SMALL = 1 << 15
@@ -99,10 +99,7 @@ def _after() -> tvm.transform.Pass:
 
 def _take_pointers(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """The function with a pointer in place of each buffer parameter, to the buffer's first element."""
-    offsets = [b.ty.elem_offset for b in function.params if isinstance(b.ty.elem_offset, tvm.ir.Var)]
-    if offsets:  # TE's extern operations leave room for an offset
-        zeros = (tvm.ir.Var, lambda v: tirx.const(0, str(v.ty.dtype)) if any(v.same_as(o) for o in offsets) else v)
-        function = tvm_ffi.structural_map(function, zeros)
+    function = without_offsets(function)
     pointers, views = [], []
     for buffer in function.params:
         pointer = tirx.Var(f"{buffer.name}_data", PointerType(PrimType(str(buffer.ty.dtype)), "global"))

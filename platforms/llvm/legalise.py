@@ -8,6 +8,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from tapml.kernels.legalise.floats import cast_out_of_bfloat16
+
 
 def legalise(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Replace, wherever they came from:
@@ -22,7 +24,7 @@ def legalise(function: tirx.PrimFunc) -> tirx.PrimFunc:
         (tirx.Max, _max),
         (tirx.Min, _min),
         (tirx.NE, _not_equal),
-        (tirx.Cast, _cast),
+        (tirx.Cast, cast_out_of_bfloat16),
         (tvm.ir.Call, _call),
         (tirx.BufferType, _unaligned),
     )
@@ -48,14 +50,6 @@ def _not_equal(node: Any) -> Any:
     if str(a.ty.dtype) == "bool":
         return tirx.Or(tirx.And(a, tirx.Not(b)), tirx.And(tirx.Not(a), b))
     return tirx.Or(node, tirx.Or(tirx.isnan(a), tirx.isnan(b))) if _is_float(a) else node
-
-
-def _cast(node: Any) -> Any:
-    if str(node.value.ty.dtype) != "bfloat16" or str(node.ty.dtype) == "bfloat16":
-        return node
-    bits = tirx.reinterpret("uint16", node.value).astype("uint32")
-    wide = tirx.reinterpret("float32", tirx.shift_left(bits, tirx.const(16, "uint32")))
-    return wide.astype(str(node.ty.dtype))
 
 
 _LIBM = {"tirx.tanh": "tanh", "tirx.fmod": "fmod"}

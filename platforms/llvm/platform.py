@@ -17,6 +17,7 @@ import tvm
 import tvm_ffi
 
 from tapml.errors import DeviceError
+from tapml.kernels.executable import contiguous, ordered, require_memory
 from tapml.kernels.fuse import to_tir
 from tapml.kernels.plan import Artifact, Plan, extract_plan
 from tapml.lowering.lower import Lowered, span
@@ -111,13 +112,13 @@ class LlvmExecutable:
             for i, buffer in enumerate(plan.buffers)
             if i not in written and i not in plan.parameters
         ]
-        self._steps = [(library[s.kernel], s.inputs + s.outputs) for s in plan.steps]
+        self._steps = [(library[s.kernel], s.buffers) for s in plan.steps]
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Execution:
         """See :class:`tapml.platform.Executable`."""
         pointers: dict[int, ctypes.c_void_p] = {}
         for (index, dtype, length), tensor in zip(self._arguments, tensors, strict=True):
-            _require_memory(tensor, dtype, length)
+            require_memory(tensor, dtype, length)
             pointers[index] = ctypes.c_void_p(tensor.data_ptr())
         owned = []
         for index, shape, dtype in self._temporaries:
@@ -125,7 +126,7 @@ class LlvmExecutable:
             pointers[index] = ctypes.c_void_p(owned[-1].data_ptr())
         results = []
         for place, order, spec, dtype, mutated in self._results:
-            strides = _contiguous(spec.shape) if mutated or order is None else _ordered(spec.shape, order)
+            strides = contiguous(spec.shape) if mutated or order is None else ordered(spec.shape, order)
             results.append(torch.empty_strided(spec.shape, strides, dtype=dtype))
             if place is not None:
                 pointers[place] = ctypes.c_void_p(results[-1].data_ptr())
@@ -133,30 +134,3 @@ class LlvmExecutable:
         for kernel, operands in self._steps:
             kernel(*[pointers[i] for i in operands])
         return Execution(tuple(results), len(self._steps), time.perf_counter() - begin)
-
-
-def _require_memory(tensor: torch.Tensor, dtype: torch.dtype, length: int) -> None:
-    """Kernels trust their pointers: what the signature promises must be there."""
-    if tensor.dtype != dtype or tensor.device.type != "cpu":
-        raise DeviceError(f"expected a tensor of {dtype} on the CPU, found {tensor.dtype} on {tensor.device}")
-    end = (tensor.storage_offset() + length) * tensor.element_size()
-    if end > tensor.untyped_storage().nbytes():
-        raise DeviceError(f"expected {end} bytes of storage, found {tensor.untyped_storage().nbytes()}")
-
-
-def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    return _ordered(shape, range(len(shape)))
-
-
-@lru_cache(maxsize=4096)
-def _ordered_cached(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    strides = [0] * len(shape)
-    step = 1
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(shape[axis], 1)
-    return tuple(strides)
-
-
-def _ordered(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    return _ordered_cached(tuple(shape), tuple(order))

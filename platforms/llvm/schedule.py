@@ -7,7 +7,6 @@ number of terms in a row, see Higham, "The accuracy of floating point summation"
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,11 +15,11 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir.schedule import Schedule, ScheduleError
 
-_CHEAP_CALLS = {"tirx.if_then_else", "tirx.isnan", "tirx.bitwise_and", "tirx.bitwise_or", "tirx.likely"}
+from tapml.kernels.inlining import REDUCE, SPATIAL, attempt, block_names, inline_movement
+
 _PARALLEL_FROM = 1 << 15
 """Iterations from which a loop is worth a second core (waking one costs some ten microseconds)."""
 _LANES = (16, 8, 4)
-_SPATIAL, _REDUCE = tirx.IterVar.DataPar, tirx.IterVar.CommReduce
 
 
 def schedule(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -30,81 +29,16 @@ def schedule(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """
     sch = Schedule(function)
     try:
-        names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_sblock("root"))]
+        sch = inline_movement(sch)
     except ScheduleError:  # no blocks: a function written with extern calls
         return function
-    for name in names:
-        block = sch.get(sch.get_sblock(name))
-        if _is_cheap_movement(block) and _grows_little(sch, block):
-            sch = _attempt(sch, partial(_inline, name=name))
-    names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_sblock("root"))]
+    names = block_names(sch)
     for name in names:
         before = sch
-        sch = _attempt(sch, partial(_vectorise_reduction, name=name))
+        sch = attempt(sch, partial(_vectorise_reduction, name=name))
         if sch is before:
-            sch = _attempt(sch, partial(_parallelise, name=name))
+            sch = attempt(sch, partial(_parallelise, name=name))
     return sch.mod["main"]
-
-
-def _inline(sch: Schedule, name: str) -> None:
-    sch.compute_inline(sch.get_sblock(name))
-
-
-def _attempt(sch: Schedule, change: Callable[[Schedule], Any]) -> Schedule:
-    """The schedule after ``change``; as it was when a primitive refuses or ``change`` returns False.
-
-    TVM 0.27 refuses with ``ScheduleError``, and a few times with a failed internal check (``rfactor`` of a reduction to
-    a single number).
-    """
-    trial = sch.copy()
-    try:
-        done = change(trial)
-    except (ScheduleError, tvm.error.InternalError):
-        return sch
-    return sch if done is False else trial
-
-
-def _is_cheap_movement(block: Any) -> bool:
-    """Element by element, and without a transcendental function: computing it again costs no more than loading it."""
-    if any(v.iter_type != _SPATIAL for v in block.iter_vars):
-        return False
-    dear = []
-
-    def visit(call: Any) -> None:
-        if getattr(call.op, "name", "") not in _CHEAP_CALLS:
-            dear.append(call)
-
-    tvm_ffi.structural_walk(block.body, (tvm.ir.Call, visit))
-    return not dear
-
-
-_GROWTH = 32
-"""Loads that an inlined value may add; chains of shared values would grow exponentially otherwise."""
-
-
-def _grows_little(sch: Schedule, block: Any) -> bool:
-    """Whether the block's value, put in place of each load of it, leaves the function of moderate size."""
-    if not isinstance(block.body, tirx.BufferStore):
-        return False
-    written = block.body.buffer
-    own = _loads(block.body.value, lambda load: True)
-    if own <= 1:
-        return True
-    uses = 0
-    for other in sch.get_child_blocks(sch.get_sblock("root")):
-        uses += _loads(sch.get(other).body, lambda load: load.source.same_as(written))
-    return uses <= 1 or own * (uses - 1) <= _GROWTH
-
-
-def _loads(node: Any, wanted: Callable[[Any], bool]) -> int:
-    found = []
-
-    def visit(load: Any) -> None:
-        if wanted(load):
-            found.append(load)
-
-    tvm_ffi.structural_walk(node, (tvm.ir.expr.TensorLoad, visit))
-    return len(found)
 
 
 def _parallelise(sch: Schedule, name: str) -> bool:
@@ -112,11 +46,11 @@ def _parallelise(sch: Schedule, name: str) -> bool:
     block = sch.get_sblock(name)
     kinds = [v.iter_type for v in sch.get(block).iter_vars]
     loops = sch.get_loops(block)
-    if len(loops) != len(kinds) or any(k not in (_SPATIAL, _REDUCE) for k in kinds):
+    if len(loops) != len(kinds) or any(k not in (SPATIAL, REDUCE) for k in kinds):
         return False
     work = math.prod(int(sch.get(r).extent) for r in loops)
-    spatial = [r for r, kind in zip(loops, kinds, strict=True) if kind == _SPATIAL]
-    outer = spatial[:-1] if len(spatial) > 1 and _REDUCE not in kinds else spatial
+    spatial = [r for r, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
+    outer = spatial[:-1] if len(spatial) > 1 and REDUCE not in kinds else spatial
     if work < _PARALLEL_FROM or not outer or loops[: len(outer)] != outer:
         return False
     sch.parallel(sch.fuse(*outer))
@@ -133,11 +67,11 @@ def _vectorise_reduction(sch: Schedule, name: str) -> bool:
     block = sch.get(handle)
     kinds = [v.iter_type for v in block.iter_vars]
     loops = sch.get_loops(handle)
-    if _REDUCE not in kinds or len(loops) != len(kinds) or any(k not in (_SPATIAL, _REDUCE) for k in kinds):
+    if REDUCE not in kinds or len(loops) != len(kinds) or any(k not in (SPATIAL, REDUCE) for k in kinds):
         return False
-    if kinds[-1] != _REDUCE or not isinstance(block.body, tirx.BufferStore):
+    if kinds[-1] != REDUCE or not isinstance(block.body, tirx.BufferStore):
         return False
-    spatial = [r for r, kind in zip(loops, kinds, strict=True) if kind == _SPATIAL]
+    spatial = [r for r, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
     work = math.prod(int(sch.get(r).extent) for r in loops)
     inner = loops[-1]
     extent = int(sch.get(inner).extent)
@@ -156,7 +90,7 @@ def _vectorise_reduction(sch: Schedule, name: str) -> bool:
         if spatial and work >= _PARALLEL_FROM:
             sch.parallel(sch.fuse(*rest[: len(spatial)]))
         return True
-    if not spatial or kinds[: len(spatial)] != [_SPATIAL] * len(spatial):
+    if not spatial or kinds[: len(spatial)] != [SPATIAL] * len(spatial):
         return False
     column = spatial[-1]
     width = int(sch.get(column).extent)

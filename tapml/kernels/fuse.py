@@ -7,7 +7,8 @@ are one function, whose schedule then decides what is a kernel of its own.
 from __future__ import annotations
 
 import tvm
-from tvm import relax
+import tvm_ffi
+from tvm import relax, tirx
 
 from tapml.errors import CompileError
 
@@ -49,6 +50,15 @@ def _called_from_main(module: tvm.IRModule) -> tvm.IRModule:
             value = builder.emit_output(value)
         builder.emit_func_output(value)
     return builder.get()
+
+
+def without_offsets(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """TE's extern operations leave room for an offset into each buffer; here buffers begin at their first element."""
+    offsets = [b.ty.elem_offset for b in function.params if isinstance(b.ty.elem_offset, tvm.ir.Var)]
+    if not offsets:
+        return function
+    zeros = (tvm.ir.Var, lambda v: tirx.const(0, str(v.ty.dtype)) if any(v.same_as(o) for o in offsets) else v)
+    return tvm_ffi.structural_map(function, zeros)
 
 
 def _first_line(error: Exception) -> str:

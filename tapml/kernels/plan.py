@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,27 +15,66 @@ from tapml.suite.call import Json
 
 @dataclass(frozen=True)
 class Buffer:
-    """A contiguous array that a plan reads or writes: shape (elements) and TVM dtype."""
+    """A contiguous array that a plan reads or writes: shape (elements) and TVM dtype.
+
+    ``stored``: the dtype that its elements have in the device's memory, where that is another one (a bool in 32 bits).
+    """
 
     shape: tuple[int, ...]
     dtype: str
+    stored: str = ""
+
+    @property
+    def memory(self) -> str:
+        """The dtype in the device's memory."""
+        return self.stored or self.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the device's memory."""
+        return math.prod(self.shape) * int(max(tvm.DataType(self.memory).bits, 8) // 8)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One device function.  ``file``: the name of its code among the artifact's files; its entry point is ``name``.
+
+    ``pointers``: for each buffer argument, in order, the dtype of its elements in memory; ``writes``: whether the
+    kernel writes to it.  ``scalars``: the dtypes of the scalar arguments, which follow the buffers.  ``block``: threads
+    in a block (workgroup, threadgroup) along x, y, z.  ``shared``: bytes of shared memory that are asked for at launch;
+    what the code declares itself is in ``declared``.  ``iterations``: of all loops, that one thread goes through at most.
+    """
+
+    name: str
+    file: str
+    pointers: tuple[str, ...]
+    writes: tuple[bool, ...]
+    scalars: tuple[str, ...] = ()
+    block: tuple[int, int, int] = (1, 1, 1)
+    shared: int = 0
+    declared: int = 0
+    iterations: int = 0
 
 
 @dataclass(frozen=True)
 class Step:
-    """One launch: the kernel's name, the buffers it reads and those it writes, by index."""
+    """One launch: the kernel's name, its buffer arguments by index and in its own order, its scalar arguments, and the
+    number of blocks along x, y, z."""
 
     kernel: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    buffers: tuple[int, ...]
+    scalars: tuple[int | float, ...] = ()
+    grid: tuple[int, int, int] = (1, 1, 1)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Kernels of an operator with their launches.
+    """Kernels of an operator with their launches, as data: another process, or a browser page, can replay it.
 
     ``parameters``: the buffer of each tensor argument (its span of memory, one-dimensional).  ``results``: the buffer of
-    each result, ``None`` where a result has no elements; ``orders``: the axis order in which it is written.
+    each result, ``None`` where a result has no elements; ``orders``: the axis order in which it is written.  All other
+    buffers are workspace.  ``kernels``: by name; empty on a target whose kernels need no description (llvm).
+    ``offsets``: where in their buffers parameters begin that share one, in bytes; empty when none do.
     """
 
     buffers: tuple[Buffer, ...]
@@ -42,24 +82,52 @@ class Plan:
     steps: tuple[Step, ...]
     results: tuple[int | None, ...]
     orders: tuple[tuple[int, ...] | None, ...]
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    offsets: tuple[int, ...] = ()
+
+    @property
+    def parameter_offsets(self) -> tuple[int, ...]:
+        """For each parameter, where in its buffer it begins, in bytes."""
+        return self.offsets or (0,) * len(self.parameters)
 
     def to_json(self) -> Json:
+        """Lists, numbers and strings only."""
         return {
-            "buffers": [[list(b.shape), b.dtype] for b in self.buffers],
+            "buffers": [[list(b.shape), b.dtype, b.stored] for b in self.buffers],
             "parameters": list(self.parameters),
-            "steps": [[s.kernel, list(s.inputs), list(s.outputs)] for s in self.steps],
+            "steps": [[s.kernel, list(s.buffers), list(s.scalars), list(s.grid)] for s in self.steps],
             "results": list(self.results),
             "orders": [None if o is None else list(o) for o in self.orders],
+            "kernels": {
+                name: [
+                    k.file,
+                    list(k.pointers),
+                    list(k.writes),
+                    list(k.scalars),
+                    list(k.block),
+                    k.shared,
+                    k.declared,
+                    k.iterations,
+                ]
+                for name, k in self.kernels.items()
+            },
+            "offsets": list(self.offsets),
         }
 
     @classmethod
     def from_json(cls, data: Json) -> Plan:
+        """The inverse of :meth:`to_json`."""
         return cls(
-            tuple(Buffer(tuple(shape), dtype) for shape, dtype in data["buffers"]),
+            tuple(Buffer(tuple(shape), dtype, stored) for shape, dtype, stored in data["buffers"]),
             tuple(data["parameters"]),
-            tuple(Step(kernel, tuple(inputs), tuple(outputs)) for kernel, inputs, outputs in data["steps"]),
+            tuple(Step(k, tuple(buffers), tuple(scalars), tuple(grid)) for k, buffers, scalars, grid in data["steps"]),
             tuple(data["results"]),
             tuple(None if o is None else tuple(o) for o in data["orders"]),
+            {
+                name: Kernel(name, file, tuple(pointers), tuple(writes), tuple(scalars), tuple(block), *rest)
+                for name, (file, pointers, writes, scalars, block, *rest) in data["kernels"].items()
+            },
+            tuple(data["offsets"]),
         )
 
 
@@ -109,7 +177,7 @@ def extract_plan(module: tvm.IRModule, orders: tuple[tuple[int, ...] | None, ...
                 types = list(out_types.fields) if isinstance(out_types, relax.TupleType) else [out_types]
                 outputs = tuple(new_buffer(t) for t in types)
                 inputs = tuple(operand(a) for a in value.args[1])
-                steps.append(Step(value.args[0].name_hint, inputs, outputs))
+                steps.append(Step(value.args[0].name_hint, inputs + outputs))
                 where[binding.var] = outputs
             elif isinstance(value, relax.TupleGetItem):
                 where[binding.var] = (where[value.tuple_value][value.index],)

@@ -222,6 +222,8 @@ def _run_case(case: Case, executable: Executable, clock: _Clock, truth: Oracle) 
         return bad("device", f"the kernel raised {described(error)}")
     if first.launches == 0:
         return bad("not-executed", "no kernel was launched on the device")
+    if first.faults:
+        return bad(first.faults[0].code, "; ".join(fault.explanation for fault in first.faults))
     written = [i for i, (a, b) in enumerate(zip(case.tensors, given, strict=True)) if not same_bits(a, b)]
     if written:
         return bad("wrote-input", f"the kernel wrote to its input: argument {written[0]} is not what it was before")

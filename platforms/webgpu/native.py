@@ -1,0 +1,262 @@
+"""Plans on a WebGPU device of this machine, through ``wgpu`` (wgpu-native: Vulkan, Metal, D3D12 or OpenGL below it)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy
+
+from tapml.errors import CompileError, DeviceError
+from tapml.kernels.device_memory import Block, Memory
+from tapml.kernels.limits import Limits, check
+from tapml.kernels.plan import Plan
+from tapml.kernels.runner import POISON, Input, Ran
+from tapml.platform import DeviceInfo
+
+NAME = "webgpu:native"
+_BUDGET = 2 << 30
+_LLVMPIPE_ITERATIONS = 65_535
+"""Mesa's llvmpipe ends a thread silently after that many iterations of its loops (``LP_MAX_TGSI_LOOP_ITERATIONS``)."""
+_BEST = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Other", "CPU")
+_BACKENDS = ("Vulkan", "Metal", "D3D12", "OpenGL")
+_FEATURES = ("shader-f16", "timestamp-query", "subgroup")
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter, and what is said of it."""
+
+    handle: Any
+    info: DeviceInfo
+    limits: Limits
+    features: frozenset[str]
+
+
+@lru_cache(maxsize=1)
+def adapters() -> tuple[Adapter, ...]:
+    """The adapters that are here, best first: real GPUs before software, Vulkan and Metal before OpenGL."""
+    import wgpu
+
+    found = wgpu.gpu.enumerate_adapters_sync()
+    ranked = sorted(
+        found, key=lambda a: (_rank(_BEST, a.info["adapter_type"]), _rank(_BACKENDS, a.info["backend_type"]))
+    )
+    seen: set[str] = set()
+    described = []
+    for i, adapter in enumerate(ranked):
+        name = NAME if i == 0 else f"{NAME}/{_slug(adapter.info)}"
+        if name not in seen:
+            seen.add(name)
+            described.append(_describe(adapter, name))
+    return tuple(described)
+
+
+def _rank(order: tuple[str, ...], value: str) -> int:
+    return order.index(value) if value in order else len(order)
+
+
+def _slug(info: Mapping[str, Any]) -> str:
+    name = re.sub(r"\(.*?\)", "", str(info["device"])).strip().lower()
+    return f"{re.sub(r'[^a-z0-9]+', '-', name).strip('-')}-{str(info['backend_type']).lower()}"
+
+
+def _describe(adapter: Any, name: str) -> Adapter:
+    info, given = adapter.info, adapter.limits
+    side = given["max-compute-workgroups-per-dimension"]
+    llvmpipe = "llvmpipe" in str(info["device"]).lower()
+    limits = Limits(
+        threads=given["max-compute-invocations-per-workgroup"],
+        block=tuple(given[f"max-compute-workgroup-size-{axis}"] for axis in "xyz"),
+        blocks=(side, side, side),
+        shared_bytes=given["max-compute-workgroup-storage-size"],
+        buffers=given["max-storage-buffers-per-shader-stage"],
+        buffer_bytes=min(given["max-storage-buffer-binding-size"], given["max-buffer-size"]),
+        iterations=_LLVMPIPE_ITERATIONS if llvmpipe else None,
+    )
+    software = " (software)" if info["adapter_type"] == "CPU" else ""
+    details = {
+        "adapter": str(info["device"]),
+        "driver": str(info["description"]),
+        "backend": str(info["backend_type"]),
+        "type": str(info["adapter_type"]),
+        "features": ", ".join(f for f in _FEATURES if f in adapter.features) or "none",
+        "threads in a block": f"{limits.threads:,}",
+        "shared memory": f"{limits.shared_bytes:,} bytes",
+        "storage buffers": str(limits.buffers),
+        "largest buffer": f"{limits.buffer_bytes:,} bytes",
+    }
+    description = f"{info['device']} by {info['backend_type']}{software}"
+    return Adapter(adapter, DeviceInfo(name, description, details=details), limits, frozenset(adapter.features))
+
+
+class WgpuRunner:
+    """See :class:`tapml.kernels.runner.Runner`."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self.adapter = adapter
+        given = adapter.handle.limits
+        wanted = [
+            "max-compute-invocations-per-workgroup",
+            "max-compute-workgroup-size-x",
+            "max-compute-workgroup-size-y",
+            "max-compute-workgroup-size-z",
+            "max-compute-workgroup-storage-size",
+            "max-storage-buffers-per-shader-stage",
+            "max-storage-buffer-binding-size",
+            "max-buffer-size",
+        ]
+        try:
+            self._device = adapter.handle.request_device_sync(
+                required_features=[f for f in _FEATURES[:1] if f in adapter.features],
+                required_limits={name: given[name] for name in wanted},
+            )
+        except Exception as error:  # wgpu has several of its own
+            raise DeviceError(f"{adapter.info.name}: {_words(error)}") from error
+        self._memory: Memory[Any] = Memory(self._allocate, lambda buffer: buffer.destroy(), _BUDGET)
+        self._uniforms: dict[tuple[int, ...], Any] = {}
+
+    def _allocate(self, nbytes: int) -> Any:
+        import wgpu
+
+        usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
+        try:
+            return self._device.create_buffer(size=nbytes, usage=usage)
+        except Exception as error:
+            raise DeviceError(f"{self.adapter.info.name}: {_words(error)}") from error
+
+    def load(self, plan: Plan, files: Mapping[str, bytes]) -> WgpuPlan:
+        """See :class:`tapml.kernels.runner.Runner`."""
+        check(plan, self.adapter.limits, self.adapter.info.name)
+        return WgpuPlan(self, plan, {name: self._pipeline(plan, name, files) for name in plan.kernels})
+
+    def _pipeline(self, plan: Plan, name: str, files: Mapping[str, bytes]) -> Any:
+        import wgpu
+
+        kernel = plan.kernels[name]
+        entries = [
+            {
+                "binding": i,
+                "visibility": wgpu.ShaderStage.COMPUTE,
+                "buffer": {"type": "storage" if writes else "read-only-storage"},
+            }
+            for i, writes in enumerate(kernel.writes)
+        ]
+        entries.append({"binding": len(entries), "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": "uniform"}})
+        try:
+            shader = self._device.create_shader_module(code=files[kernel.file].decode())
+            layout = self._device.create_bind_group_layout(entries=entries)
+            pipeline = self._device.create_compute_pipeline(
+                layout=self._device.create_pipeline_layout(bind_group_layouts=[layout]),
+                compute={"module": shader, "entry_point": name},
+            )
+        except Exception as error:
+            raise CompileError(f"wgpu refused {name}: {_words(error)}") from error
+        return pipeline, layout
+
+    def uniform(self, words: tuple[int, ...]) -> Any:
+        """A uniform buffer of 32-bit words."""
+        import wgpu
+
+        if words not in self._uniforms:
+            data = numpy.asarray(words, numpy.uint32).tobytes()
+            padded = data + bytes(-len(data) % 16)
+            self._uniforms[words] = self._device.create_buffer_with_data(data=padded, usage=wgpu.BufferUsage.UNIFORM)
+        return self._uniforms[words]
+
+    def execute(self, plan: WgpuPlan, inputs: Mapping[int, Input]) -> Ran:
+        """Upload, launch, read back."""
+
+        taken: list[Block[Any]] = []
+        blocks: dict[int, Block[Any]] = {}
+        try:
+            for index, buffer in enumerate(plan.plan.buffers):
+                if index in inputs:
+                    blocks[index] = self._upload(inputs[index], taken)
+                else:
+                    size = -(-buffer.nbytes // 4) * 4
+                    blocks[index] = self._memory.take(max(size, 4))
+                    taken.append(blocks[index])
+                    if size:
+                        self._device.queue.write_buffer(blocks[index].handle, 0, _poison(size))
+            self._device.queue.submit([])
+            begin = time.perf_counter()
+            encoder = self._device.create_command_encoder()
+            for step in plan.plan.steps:
+                pipeline, layout = plan.pipelines[step.kernel]
+                words = (*_words_of(step.scalars, plan.plan.kernels[step.kernel].scalars), step.grid[0] - 1)
+                entries = [
+                    {"binding": i, "resource": {"buffer": blocks[b].handle, "offset": 0, "size": plan.sizes[b]}}
+                    for i, b in enumerate(step.buffers)
+                ]
+                entries.append({"binding": len(entries), "resource": {"buffer": self.uniform(words)}})
+                compute = encoder.begin_compute_pass()
+                compute.set_pipeline(pipeline)
+                compute.set_bind_group(0, self._device.create_bind_group(layout=layout, entries=entries))
+                compute.dispatch_workgroups(*step.grid)
+                compute.end()
+            self._device.queue.submit([encoder.finish()])
+            outputs = {}
+            for index in dict.fromkeys(i for i in plan.plan.results if i is not None):
+                size = plan.plan.buffers[index].nbytes
+                padded = max(-(-size // 4) * 4, 4)
+                data = self._device.queue.read_buffer(blocks[index].handle, 0, padded)
+                outputs[index] = numpy.frombuffer(data, numpy.uint8)[:size].copy()
+            seconds = time.perf_counter() - begin
+        except DeviceError:
+            raise
+        except Exception as error:
+            raise DeviceError(f"{self.adapter.info.name}: {_words(error)}") from error
+        finally:
+            self._memory.give(taken)
+            self._memory.finish()
+        return Ran(outputs, len(plan.plan.steps), seconds)
+
+    def _upload(self, given: Input, taken: list[Block[Any]]) -> Block[Any]:
+        if given.key:
+            kept = self._memory.find(given.key)
+            if kept is not None:
+                return kept
+        data = given.data
+        if data.size % 4:
+            data = numpy.concatenate([data, numpy.zeros(-data.size % 4, numpy.uint8)])
+        block = self._memory.take(max(data.size, 4))
+        if data.size:
+            self._device.queue.write_buffer(block.handle, 0, data)
+        if given.key:
+            self._memory.keep(given.key, block)
+        else:
+            taken.append(block)
+        return block
+
+
+class WgpuPlan:
+    """See :class:`tapml.kernels.runner.LoadedPlan`."""
+
+    def __init__(self, runner: WgpuRunner, plan: Plan, pipelines: dict[str, Any]) -> None:
+        self._runner = runner
+        self.plan = plan
+        self.pipelines = pipelines
+        self.sizes = [max(-(-b.nbytes // 4) * 4, 4) for b in plan.buffers]
+
+    def run(self, inputs: Mapping[int, Input]) -> Ran:
+        """See :class:`tapml.kernels.runner.LoadedPlan`."""
+        return self._runner.execute(self, inputs)
+
+
+@lru_cache(maxsize=64)
+def _poison(nbytes: int) -> bytes:
+    return bytes([POISON]) * nbytes
+
+
+def _words_of(scalars: tuple[int | float, ...], dtypes: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(int(numpy.asarray(s, d).view(numpy.uint32)) for s, d in zip(scalars, dtypes, strict=True))
+
+
+def _words(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:600]

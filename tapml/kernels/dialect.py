@@ -1,0 +1,30 @@
+"""What a shading language can do: each GPU platform declares it, and legalisation meets it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tapml.kernels.mathlib.text import Syntax
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A shading language as TVM emits it.
+
+    ``kind``: TVM's name of the code generator; ``suffix``: of a source file.  ``values``: dtypes that arithmetic has;
+    ``memory``: dtypes that arrays in device memory may have.  What is in neither is widened or narrowed, see
+    :mod:`tapml.kernels.legalise.retype`.  ``functions``: TIR operations that are computed by functions of
+    :mod:`tapml.kernels.mathlib`, spelled in ``syntax``, because the language lacks them or promises too little.
+    ``reserved``: words that no variable may be called.  ``non_finite_literals``: whether infinity and NaN can be written
+    as constants.  ``repairs``: text that TVM writes and the language refuses, and what to write instead.
+    """
+
+    kind: str
+    suffix: str
+    values: frozenset[str]
+    memory: frozenset[str]
+    syntax: Syntax
+    functions: frozenset[str] = frozenset()
+    reserved: frozenset[str] = frozenset()
+    non_finite_literals: bool = True
+    repairs: tuple[tuple[str, str], ...] = ()

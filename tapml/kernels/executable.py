@@ -1,0 +1,146 @@
+"""A plan on a device, as an operator on PyTorch tensors: values to bytes and back, results put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy
+import torch
+from numpy.typing import NDArray
+
+from tapml.errors import DeviceError
+from tapml.kernels.plan import Buffer, Plan
+from tapml.kernels.residence import key_of
+from tapml.kernels.runner import Input, LoadedPlan
+from tapml.lowering.lower import span
+from tapml.platform import Execution
+from tapml.suite.call import Signature, torch_dtype
+
+_NUMPY = {
+    "int32": numpy.int32,
+    "uint32": numpy.uint32,
+    "uint16": numpy.uint16,
+}
+
+
+class PlanExecutable:
+    """See :class:`tapml.platform.Executable`."""
+
+    def __init__(self, loaded: LoadedPlan, plan: Plan, signature: Signature) -> None:
+        self._loaded = loaded
+        self._arguments = [
+            (i, plan.buffers[i], offset, torch_dtype(s.dtype), span(s))
+            for i, offset, s in zip(plan.parameters, plan.parameter_offsets, signature.tensors, strict=True)
+        ]
+        self._buffers = plan.buffers
+        self._results = [
+            (place, order, spec, torch_dtype(spec.dtype), name.startswith("arg"))
+            for place, order, (name, spec) in zip(plan.results, plan.orders, signature.results, strict=True)
+        ]
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> Execution:
+        """See :class:`tapml.platform.Executable`."""
+        parts: dict[int, list[tuple[int, Input]]] = {}
+        for position, ((index, buffer, offset, dtype, length), tensor) in enumerate(
+            zip(self._arguments, tensors, strict=True)
+        ):
+            require_memory(tensor, dtype, length)
+            flat = tensor.as_strided((length,), (1,), tensor.storage_offset())
+            part = Input(encode(flat, buffer, f"argument {position}"), key_of(tensor, flat))
+            parts.setdefault(index, []).append((offset, part))
+        inputs = {index: _joined(found, self._buffers[index].nbytes) for index, found in parts.items()}
+        ran = self._loaded.run(inputs)
+        results = []
+        for place, order, spec, dtype, mutated in self._results:
+            strides = contiguous(spec.shape) if mutated or order is None else ordered(spec.shape, order)
+            result = torch.empty_strided(spec.shape, strides, dtype=dtype)
+            if place is not None:
+                values = decode(ran.outputs[place], self._buffers[place], dtype)
+                result.as_strided((spec.numel,), (1,)).copy_(values[: spec.numel])
+            results.append(result)
+        return Execution(tuple(results), ran.launches, ran.seconds, faults=ran.faults)
+
+
+def _joined(parts: list[tuple[int, Input]], nbytes: int) -> Input:
+    """Parameters that share a buffer, each at its offset in bytes."""
+    if len(parts) == 1 and parts[0][0] == 0:
+        return parts[0][1]
+    whole = numpy.zeros(nbytes, numpy.uint8)
+    for offset, part in parts:
+        whole[offset : offset + part.data.size] = part.data
+    keys = [part.key for _, part in parts]
+    return Input(whole, " ".join(keys) if all(keys) else "")
+
+
+def encode(flat: torch.Tensor, buffer: Buffer, what: str) -> NDArray[numpy.uint8]:
+    """The bytes of a one-dimensional tensor in a buffer's memory dtype.
+
+    Raises :class:`DeviceError` for a 64-bit integer that the device's 32 bits do not hold; ``what`` names the argument.
+    """
+    flat = flat.detach()
+    if flat.dtype == torch.bfloat16:
+        flat = flat.view(torch.int16)
+    memory = buffer.memory
+    values: NDArray[numpy.generic] = flat.numpy()
+    if buffer.dtype == "bfloat16":
+        values = values.view(numpy.uint16)
+    wanted = _NUMPY.get(memory)
+    if buffer.stored and wanted is not None and values.dtype != wanted:
+        if values.dtype.itemsize == 8 and values.size:
+            _require_range(values, wanted, what)
+        values = values.astype(wanted)
+    return numpy.ascontiguousarray(values).view(numpy.uint8).reshape(-1)
+
+
+def _require_range(values: NDArray[numpy.generic], wanted: type[numpy.generic], what: str) -> None:
+    limits = numpy.iinfo(wanted)  # type: ignore[type-var]
+    low, high = int(values.min()), int(values.max())  # type: ignore[call-overload]
+    if low < limits.min or high > limits.max:
+        raise DeviceError(
+            f"expected values of {what} between {limits.min} and {limits.max}, as this device has no 64-bit integers; "
+            f"found {low if low < limits.min else high}"
+        )
+
+
+def decode(data: NDArray[numpy.uint8], buffer: Buffer, dtype: torch.dtype) -> torch.Tensor:
+    """The values in a buffer's bytes, as a one-dimensional tensor of ``dtype``."""
+    memory = buffer.memory
+    if dtype == torch.bfloat16:
+        bits = data.view(_NUMPY[memory]).astype(numpy.uint16)
+        return torch.from_numpy(bits.view(numpy.int16)).view(torch.bfloat16)
+    if memory == "bool":
+        return torch.from_numpy(data.view(numpy.bool_).copy())
+    values = torch.from_numpy(data.view(_NUMPY.get(memory) or memory).copy())
+    if dtype == torch.bool:
+        return values != 0
+    return values.to(dtype)
+
+
+def require_memory(tensor: torch.Tensor, dtype: torch.dtype, length: int) -> None:
+    """What a signature promises of an argument must be there: kernels trust it."""
+    if tensor.dtype != dtype or tensor.device.type != "cpu":
+        raise DeviceError(f"expected a tensor of {dtype} on the CPU, found {tensor.dtype} on {tensor.device}")
+    end = (tensor.storage_offset() + length) * tensor.element_size()
+    if end > tensor.untyped_storage().nbytes():
+        raise DeviceError(f"expected {end} bytes of storage, found {tensor.untyped_storage().nbytes()}")
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor."""
+    return ordered(shape, range(len(shape)))
+
+
+def ordered(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a dense tensor whose axes lie in memory in ``order``, the outermost first."""
+    return _ordered(tuple(shape), tuple(order))
+
+
+@lru_cache(maxsize=4096)
+def _ordered(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [0] * len(shape)
+    step = 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)

@@ -1,0 +1,128 @@
+"""A schedule for GPUs: every block becomes a kernel, an element or a row of it a thread or a block of threads.
+
+What it aims at is a correct kernel of every operator on every target, within the device's limits; operators that deserve
+a better one get it from a rule of the target.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm import s_tir, tirx
+from tvm.s_tir.schedule import Schedule, ScheduleError
+
+from tapml.kernels.inlining import REDUCE, SPATIAL, attempt, block_names, inline_movement
+from tapml.kernels.opaque import bind_parallel_loops
+
+_ROWS_ALONE = 512
+"""Outputs from which one thread computes one of them; below, a block of threads shares each reduction."""
+_MOST_BLOCKS = 32768
+"""Blocks along x that every device has; beyond, threads take several elements each."""
+_WORTH_SHARING = 64
+"""Terms from which a reduction is worth being shared between threads."""
+_TERMS_A_THREAD = 256
+"""Terms that one thread adds up in a row; a longer sum is cut in pieces, for speed and for its accuracy."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """How many threads a block may have (``most``) and has where nothing else decides (``usual``)."""
+
+    most: int = 256
+    usual: int = 64
+
+
+def schedule(function: tirx.PrimFunc, threads: Threads) -> tirx.PrimFunc:
+    """Inline data movement and bind every loop nest to threads.  Never changes what is computed.
+
+    Raises ``ScheduleError`` when a block cannot be bound.
+    """
+    sch = Schedule(function)
+    try:
+        sch = inline_movement(sch)
+    except ScheduleError:  # no blocks: one loop nest, written by hand
+        return bind_parallel_loops(function, threads.usual)
+    for name in block_names(sch):
+        block = sch.get_sblock(name)
+        kinds = [v.iter_type for v in sch.get(block).iter_vars]
+        loops = sch.get_loops(block)
+        if not loops and isinstance(sch.get(block).body, tirx.BufferStore):  # of no dimensions
+            _bind(sch, [sch.add_unit_loop(block)], threads)
+            continue
+        if len(loops) != len(kinds) or any(k not in (SPATIAL, REDUCE) for k in kinds):
+            continue  # opaque: it has loops of its own
+        if REDUCE not in kinds:
+            _bind(sch, loops, threads)
+            continue
+        before = sch
+        sch = attempt(sch, partial(_share_reduction, name=name, threads=threads))
+        if sch is before:
+            _one_thread_each(sch, name, threads)
+    return bind_parallel_loops(sch.mod["main"], threads.usual)
+
+
+def _bind(sch: Schedule, loops: list[Any], threads: Threads) -> None:
+    fused = sch.fuse(*loops) if len(loops) > 1 else loops[0]
+    extent = int(sch.get(fused).extent)
+    width = min(threads.usual, extent)
+    if -(-extent // width) > _MOST_BLOCKS:
+        repeated, outer, inner = sch.split(fused, [None, _MOST_BLOCKS, width])
+        sch.reorder(outer, inner, repeated)
+    else:
+        outer, inner = sch.split(fused, [None, width])
+    sch.bind(outer, "blockIdx.x")
+    sch.bind(inner, "threadIdx.x")
+
+
+def _nest(sch: Schedule, name: str) -> tuple[list[Any], list[Any]]:
+    """Spatial and reduction loops of a block."""
+    block = sch.get_sblock(name)
+    kinds = [v.iter_type for v in sch.get(block).iter_vars]
+    pairs = list(zip(sch.get_loops(block), kinds, strict=True))
+    return [r for r, k in pairs if k == SPATIAL], [r for r, k in pairs if k == REDUCE]
+
+
+def _share_reduction(sch: Schedule, name: str, threads: Threads) -> bool:
+    """A block of threads for each output, which add up a part each and then their parts."""
+    spatial, reduce = _nest(sch, name)
+    outputs = math.prod(int(sch.get(r).extent) for r in spatial)
+    terms = math.prod(int(sch.get(r).extent) for r in reduce)
+    if terms < _WORTH_SHARING or (outputs >= _ROWS_ALONE and terms <= _TERMS_A_THREAD * 4):
+        return False
+    width = min(threads.most, 1 << max(5, min(8, (terms // 4).bit_length())))
+    sch.reorder(*spatial, *reduce)
+    fused = sch.fuse(*reduce) if len(reduce) > 1 else reduce[0]
+    _, lane = sch.split(fused, [None, width])
+    if spatial:
+        row = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
+    else:
+        row = sch.add_unit_loop(sch.get_loops(sch.get_sblock(name))[0])
+    sch.bind(row, "blockIdx.x")
+    sch.bind(lane, "threadIdx.x")
+    s_tir.transform.LowerCrossThreadReduction()(sch.mod)  # raises for a combiner that TVM does not know
+    return True
+
+
+def _keep_pairs_local(sch: Schedule, name: str) -> None:
+    """What only this block uses (the value beside the position, in an argmax) is no business of other threads."""
+    block = sch.get(sch.get_sblock(name))
+    others = [sch.get(b) for b in sch.get_child_blocks(sch.get_sblock("root")) if sch.get(b).name_hint != name]
+    read = [region.source for other in others for region in other.reads]
+    given = list(sch.mod["main"].params)
+    for i, region in enumerate(block.writes):
+        if not any(region.source.same_as(b) for b in (*read, *given)):
+            sch.set_scope(sch.get_sblock(name), i, "local")
+
+
+def _one_thread_each(sch: Schedule, name: str, threads: Threads) -> None:
+    _keep_pairs_local(sch, name)
+    spatial, reduce = _nest(sch, name)
+    if spatial:
+        sch.reorder(*spatial, *reduce)
+        _bind(sch, spatial, threads)
+    else:
+        unit = sch.add_unit_loop(reduce[0])
+        _bind(sch, [unit], threads)
