@@ -6,6 +6,10 @@ Twelve kernels, as TVM emits them for Metal and CUDA, are mutated in their sourc
 of threads are swapped, guards and extents are made shorter by one.  A mutant is caught by the C++ compiler, by a fault of
 the emulator, or by its numbers.  One that is not caught has to be equivalent: it must give the same bytes under eight
 other orders of threads than the emulator's two, and the table says why it does no harm.  Exit code 1 if one is missed.
+
+"Matters" means caught: nothing independent of the emulator says so.  The rules for equivalence, the spiked inputs and the
+emulator's extra patterns of poison were made after looking at what earlier runs of these mutants missed (45 of 419), so
+that none is missed now says little about other kernels.
 """
 
 from __future__ import annotations
@@ -38,6 +42,9 @@ INDEX = re.compile(r"\(\(int\)threadIdx(?:\.x)?\)")
 SITES = 5
 """Mutations of a kind in one kernel, spread over it; of barriers, all."""
 ORDERS = range(2, 10)
+EMPTY_WARP = (("attention", "metal"), ("attention", "cuda"), ("argmax", "cuda"))
+"""Reductions of rows so short that the last warp of the block has no element."""
+DOUBLE_BUFFER = ("tensorised_matmul", "cuda", "barrier 2 removed")
 HARM = {
     "out-of-bounds": "out-of-bounds",
     "order-dependent": "order-dependent",
@@ -203,13 +210,13 @@ def why_equivalent(kernel: str, dialect: str, mutation: Mutation, files: dict[st
     if "barrier" in mutation.what:
         if re.search(by_one + r"\Z", before) and re.match(r"\s*" + by_one, after):
             return "the thread that writes before it is the one that reads after it"
-        if (kernel, dialect) == ("tensorised_matmul", "cuda") and "& 1) * 9216" in after[:400]:
+        if (kernel, dialect, mutation.what) == DOUBLE_BUFFER and "& 1) * 9216" in after[:400]:
             return "double buffer: what is written after it was last read before the barrier before it"
     if "x ->" in mutation.what and re.fullmatch(by_one, line.lstrip() + "\n" + after[: after.find("}") + 2]):
         return "a value in shared memory is stored by one thread; any other, or all of them, can do that"
     if "guard" in mutation.what:
         bound = int(source[mutation.start : mutation.end])
-        if bound <= 8 and "red_buf_staging" in after[: after.find("}")] and kernel in ("attention", "argmax"):
+        if bound <= 8 and "red_buf_staging" in after[: after.find("}")] and (kernel, dialect) in EMPTY_WARP:
             return "the last warp has no element of the row, only the value that a reduction starts with"
         terms = compared(source, mutation.start).split(" + ")
         factors = [re.search(r"\* (\d+)\)*$", term) for term in terms]
@@ -264,7 +271,7 @@ TVMS_TANH = """#define TANH(a) select((exp(2.0f * (a)) - 1.0f) / (exp(2.0f * (a)
 
 
 def gelu_table() -> tuple[str, bool]:
-    """NaN in GELU by activations and mode, in Markdown; and whether they are where Apple's GPUs have them."""
+    """NaN in GELU by activations and mode, in Markdown; and whether they are where the model of fast math has them."""
     typical = numpy.random.default_rng(0).standard_normal(32).astype("float32")
     large = numpy.resize(numpy.array([50, 100, -100], "float32"), 32)
     kernel = Kernel("gelu", "gelu.metal", ("float32",) * 2, (False, True), (), (32, 1, 1))

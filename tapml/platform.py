@@ -1,7 +1,7 @@
 """What a platform is, and the one look-up by name.
 
-A platform is a package ``tapml.platforms.<target>`` (folder ``platforms/<target>``) with a module-level object ``PLATFORM``
-that meets :class:`Platform`.  Nothing else in tapml knows which platforms there are.
+A platform is a package ``tapml.platforms.<target>`` (folder ``platforms/<target>``) with a module ``platform``, and an object ``PLATFORM``
+that meets :class:`Platform`.  A package without that module is shared by several.  Nothing else in tapml knows which platforms there are.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tapml.errors import DeviceError, UsageError
@@ -97,10 +98,16 @@ class Platform(Protocol):
 
 
 def platform_names() -> tuple[str, ...]:
-    """Names of all platforms: the packages in ``tapml.platforms``."""
+    """Names of all platforms: the packages in ``tapml.platforms`` that have a module ``platform``."""
     import tapml.platforms
 
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(tapml.platforms.__path__) if m.ispkg))
+    return tuple(
+        sorted(
+            m.name
+            for m in pkgutil.iter_modules(tapml.platforms.__path__)
+            if m.ispkg and any((Path(folder) / m.name / "platform.py").is_file() for folder in tapml.platforms.__path__)
+        )
+    )
 
 
 def find_platform(target: str) -> Platform:

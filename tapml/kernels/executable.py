@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy
 import torch
@@ -16,13 +17,6 @@ from tapml.kernels.runner import Input, LoadedPlan
 from tapml.lowering.lower import span
 from tapml.platform import Execution
 from tapml.suite.call import Signature, torch_dtype
-
-_NUMPY = {
-    "int32": numpy.int32,
-    "uint32": numpy.uint32,
-    "uint16": numpy.uint16,
-}
-
 
 class PlanExecutable:
     """See :class:`tapml.platform.Executable`."""
@@ -85,16 +79,16 @@ def encode(flat: torch.Tensor, buffer: Buffer, what: str) -> NDArray[numpy.uint8
     values: NDArray[numpy.generic] = flat.numpy()
     if buffer.dtype == "bfloat16":
         values = values.view(numpy.uint16)
-    wanted = _NUMPY.get(memory)
-    if buffer.stored and wanted is not None and values.dtype != wanted:
+    wanted = numpy.dtype("uint16" if memory == "bfloat16" else memory)
+    if values.dtype != wanted:
         if values.dtype.itemsize == 8 and values.size:
             _require_range(values, wanted, what)
         values = values.astype(wanted)
     return numpy.ascontiguousarray(values).view(numpy.uint8).reshape(-1)
 
 
-def _require_range(values: NDArray[numpy.generic], wanted: type[numpy.generic], what: str) -> None:
-    limits = numpy.iinfo(wanted)  # type: ignore[type-var]
+def _require_range(values: NDArray[numpy.generic], wanted: numpy.dtype[Any], what: str) -> None:
+    limits = numpy.iinfo(wanted)
     low, high = int(values.min()), int(values.max())  # type: ignore[call-overload]
     if low < limits.min or high > limits.max:
         raise DeviceError(
@@ -107,11 +101,9 @@ def decode(data: NDArray[numpy.uint8], buffer: Buffer, dtype: torch.dtype) -> to
     """The values in a buffer's bytes, as a one-dimensional tensor of ``dtype``."""
     memory = buffer.memory
     if dtype == torch.bfloat16:
-        bits = data.view(_NUMPY[memory]).astype(numpy.uint16)
+        bits = data.view("uint16" if memory == "bfloat16" else memory).astype(numpy.uint16)
         return torch.from_numpy(bits.view(numpy.int16)).view(torch.bfloat16)
-    if memory == "bool":
-        return torch.from_numpy(data.view(numpy.bool_).copy())
-    values = torch.from_numpy(data.view(_NUMPY.get(memory) or memory).copy())
+    values = torch.from_numpy(data.view(memory).copy())
     if dtype == torch.bool:
         return values != 0
     return values.to(dtype)

@@ -1,6 +1,6 @@
 """Dtypes that a shading language lacks, put into those that it has.
 
-* A bool in memory becomes an int32, 0 or 1.
+* A bool in memory becomes an integer, 0 or 1.
 * Integers of 8 and 16 bits become 32 bits wide; after each operation that can leave their range they are wrapped to it.
 * Integers of 64 bits become 32 bits wide.  That is right as long as the values fit: whoever sends values to the device
   checks them, and says in the verdict that it was so; results are compared exactly in any case.
@@ -69,7 +69,9 @@ def memory_dtype(dtype: str, dialect: Dialect) -> str:
     """The dtype in which an array of ``dtype`` lies in device memory."""
     if dtype in dialect.memory:
         return dtype
-    return "int32" if dtype == "bool" else value_dtype(dtype, dialect)
+    if dtype == "bool":
+        return "int8" if "int8" in dialect.memory else "int32"
+    return value_dtype(dtype, dialect)
 
 
 def retype(function: tirx.PrimFunc, dialect: Dialect) -> tirx.PrimFunc:

@@ -1,0 +1,30 @@
+"""Metal's shading language, as TVM's code generator writes it."""
+
+from __future__ import annotations
+
+from tapml.kernels.dialect import Dialect
+from tapml.kernels.mathlib.text import METAL
+
+_RESERVED = """
+    alignas alignof and asm auto bool break case catch char class const constexpr continue decltype default delete do
+    double else enum explicit extern false float for friend goto if inline int long mutable namespace new not operator or
+    private protected public register return short signed sizeof static struct switch template this throw true try typedef
+    typename union unsigned using virtual void volatile while half uchar ushort uint ulong bfloat kernel vertex fragment
+    device constant thread threadgroup threadgroup_imageblock ray_data object_data metal simd quad atomic_int atomic_uint
+    texture sampler visible stitchable buffer size_t ptrdiff_t blockIdx threadIdx arg
+"""
+"""Key words of C++14 and those that Metal adds (Metal Shading Language Specification, 1.4), and names that TVM uses."""
+
+_VALUES = frozenset(
+    {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32"}
+)
+DIALECT = Dialect(
+    kind="metal",
+    suffix="metal",
+    values=_VALUES,
+    memory=_VALUES - {"bool"},
+    syntax=METAL,
+    # MSL has no erf and no log1p; TVM compiles with fast math, in which tanh is NaN beyond 44 and pow for a negative base
+    functions=frozenset({"tirx.erf", "tirx.log1p", "tirx.tanh", "tirx.pow"}),
+    reserved=frozenset(_RESERVED.split()),
+)
