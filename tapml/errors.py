@@ -31,6 +31,10 @@ class UnsupportedError(TapmlError):
     """An operator, argument or dtype for which there is no way to the target (yet)."""
 
 
+class MissingFeatureError(UnsupportedError):
+    """The device lacks a feature that the operator needs (half precision, say): no fault of the candidate."""
+
+
 class CompileError(TapmlError):
     """A module was built, but the target's compiler refused it."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tapml.errors import DeviceError, UsageError
+from tapml.errors import DeviceError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -76,8 +76,28 @@ class Device(Protocol):
         """Make a compiled operator ready to run."""
 
 
+class Machine(Protocol):
+    """Another machine, that has a processor and maybe more devices."""
+
+    def describe(self, target: str) -> DeviceInfo:
+        """Its device for a target, after a look whether it is there.  Raises :class:`DeviceError` when it is not."""
+
+    def processor(self) -> dict[str, str]:
+        """TVM's target of its processor: ``kind``, ``mtriple``, ``mcpu``.  Raises :class:`DeviceError`."""
+
+    def open(self, target: str) -> Device:
+        """Its device for a target, which runs artifacts that consist of one library of functions of tensors.
+
+        The machine is waited for when there is something to run, not here.
+        """
+
+
 class Platform(Protocol):
-    """Our code for one target: its TVM target, legalisation, compiler and devices."""
+    """Our code for one target: its TVM target, legalisation, compiler and devices.
+
+    One that compiles for other machines as well has an attribute ``elsewhere`` that is true, and takes their URLs
+    (:func:`is_remote`) where it takes the names of its devices.
+    """
 
     name: str
 
@@ -97,15 +117,35 @@ class Platform(Protocol):
         """Open a device by name.  Raises :class:`tapml.errors.DeviceError` when it is not here."""
 
 
+def is_remote(device: str) -> bool:
+    """Whether a device's name is the URL of a device on another machine."""
+    return "://" in device
+
+
+def reach(device: str) -> Machine:
+    """The other machine that a URL names.  Raises :class:`UsageError` for a URL that nobody understands."""
+    scheme = device.partition("://")[0]
+    schemes = _packages_with("reach")
+    if scheme not in schemes:
+        known = ", ".join(f"{name}://" for name in schemes)
+        raise UsageError(f"expected the URL of a device to begin with {known}, found {device!r}")
+    machine: Machine = importlib.import_module(f"tapml.platforms.{scheme}.reach").reach(device)
+    return machine
+
+
 def platform_names() -> tuple[str, ...]:
     """Names of all platforms: the packages in ``tapml.platforms`` that have a module ``platform``."""
+    return _packages_with("platform")
+
+
+def _packages_with(module: str) -> tuple[str, ...]:
     import tapml.platforms
 
     return tuple(
         sorted(
             m.name
             for m in pkgutil.iter_modules(tapml.platforms.__path__)
-            if m.ispkg and any((Path(folder) / m.name / "platform.py").is_file() for folder in tapml.platforms.__path__)
+            if m.ispkg and any(Path(folder, m.name, f"{module}.py").is_file() for folder in tapml.platforms.__path__)
         )
     )
 
@@ -122,7 +162,19 @@ def find_platform(target: str) -> Platform:
 
 
 def find_device(platform: Platform, name: str | None) -> DeviceInfo:
-    """The named device of a platform, or its best one.  Raises :class:`DeviceError` when it is not here."""
+    """The named device of a platform, or its best one.
+
+    Raises :class:`DeviceError` when it is not here, or not where its URL says; :class:`UnsupportedError` for the URL of
+    a device of another machine when the platform does not compile for those.
+    """
+    if name is not None and is_remote(name):
+        machine = reach(name)
+        if not getattr(platform, "elsewhere", False):
+            raise UnsupportedError(
+                f"{name.partition('://')[0]} for target {platform.name} is not there yet",
+                hint="--target llvm runs on other machines; `tapml devices` lists devices that are here",
+            )
+        return machine.describe(platform.name)
     here = platform.devices()
     for info in here:
         if name is None or info.name == name:

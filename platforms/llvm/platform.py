@@ -21,41 +21,50 @@ from tapml.kernels.executable import contiguous, ordered, require_memory
 from tapml.kernels.fuse import to_tir
 from tapml.kernels.plan import Artifact, Plan, extract_plan
 from tapml.lowering.lower import Lowered, span
-from tapml.platform import Device, DeviceInfo, Execution
-from tapml.platforms.llvm.codegen import LIBRARY, compile_functions
+from tapml.platform import Device, DeviceInfo, Execution, is_remote, reach
+from tapml.platforms.llvm.codegen import LIBRARY, compile_functions, export_functions, linker_for
 from tapml.platforms.llvm.legalise import legalise
 from tapml.platforms.llvm.schedule import schedule
 from tapml.suite.call import Signature, torch_dtype
 
 
 class LlvmPlatform:
-    """TVM's LLVM code generator, for the processor of this machine."""
+    """TVM's LLVM code generator, for the processor of this machine, or of others (see :mod:`tapml.platform`)."""
 
     name = "llvm"
+    elsewhere = True
 
     def devices(self) -> tuple[DeviceInfo, ...]:
         details = {"cpu": _cpu(), "cores": str(os.cpu_count()), "machine": host.machine()}
         return (DeviceInfo("llvm:cpu", f"{host.machine()} CPU ({_cpu()})", details=details),)
 
-    def target(self) -> tvm.target.Target:
-        return tvm.target.Target({"kind": "llvm", "mcpu": _cpu()})
+    def target(self, device: str = "llvm:cpu") -> tvm.target.Target:
+        return tvm.target.Target(reach(device).processor() if is_remote(device) else {"kind": "llvm", "mcpu": _cpu()})
 
     def fingerprint(self, device: str) -> str:
-        """TVM, the processor, and the text of this platform's own passes."""
-        return f"{tvm.__version__} {tvm_ffi.__version__} {self.target()} {_own_source()}"
+        """TVM, the processor, the text of this platform's own passes, and how code for another machine is linked."""
+        target = self.target(device)
+        linked = f" for others by {linker_for(str(target.export()['mtriple']))}" if is_remote(device) else ""
+        return f"{tvm.__version__} {tvm_ffi.__version__} {target} {_own_source()}{linked}"
 
     def build(self, lowered: Lowered, device: str) -> Artifact:
-        module = to_tir(lowered.module, self.target())
+        target = self.target(device)
+        module = to_tir(lowered.module, target)
         plan = extract_plan(module, lowered.results)
         functions = {}
         for symbol, function in module.functions.items():
             if isinstance(function, tvm.tirx.PrimFunc):
                 named = function.with_attr("global_symbol", symbol.name_hint)
                 functions[symbol.name_hint] = legalise(schedule(named).with_attr("global_symbol", symbol.name_hint))
-        library = compile_functions(functions, self.target())
-        return Artifact(plan, {LIBRARY: library}, lowered.route, lowered.converters, lowered.notes)
+        if is_remote(device):
+            files = export_functions(functions, target)
+        else:
+            files = {LIBRARY: compile_functions(functions, target)}
+        return Artifact(plan, files, lowered.route, lowered.converters, lowered.notes)
 
     def open(self, device: str) -> Device:
+        if is_remote(device):
+            return reach(device).open(self.name)
         if device != "llvm:cpu":
             raise DeviceError(f"expected device llvm:cpu, found {device!r}")
         return LlvmDevice(self.devices()[0])

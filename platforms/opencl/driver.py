@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from tapml.errors import CompileError, DeviceError, UnsupportedError
+from tapml.errors import CompileError, DeviceError, MissingFeatureError, UnsupportedError
 from tapml.kernels.device_memory import Block, Memory
 from tapml.kernels.driver_output import captured
 from tapml.kernels.plan import Kernel, Plan, Step
@@ -128,7 +128,7 @@ class OpenclRunner:
         for dtype, extension in _EXTENSIONS.items():  # TVM's code names the extensions that it needs
             needed = extension in source or dtype in kernel.pointers
             if needed and extension not in self._adapter.extensions:
-                raise UnsupportedError(f"adapter lacks {extension}")
+                raise MissingFeatureError(f"adapter lacks {extension}")
         # PoCL counts errors on standard error, and the log has them all; pyopencl warns of whatever a compiler says
         with captured(), warnings.catch_warnings():
             warnings.simplefilter("ignore", self._cl.CompilerWarning)

@@ -20,6 +20,8 @@ from tapml.platforms.vulkan.clspv import compile_spirv
 from tapml.platforms.vulkan.devices import list_devices
 from tapml.platforms.vulkan.driver import VulkanRunner
 
+_DIALECT = replace(DIALECT, conditional_loads=False)
+
 
 class VulkanPlatform:
     """SPIR-V kernels on any Vulkan driver (lavapipe for the CPU)."""
@@ -39,7 +41,7 @@ class VulkanPlatform:
 
     def build(self, lowered: Lowered, device: str) -> Artifact:
         """The sources stay among the files, for whoever wants to read them."""
-        artifact = build_plan(lowered, self.target(), DIALECT)
+        artifact = build_plan(lowered, self.target(), _DIALECT)
         files, kernels = dict(artifact.files), {}
         for name, kernel in artifact.plan.kernels.items():
             kernels[name] = replace(kernel, file=f"{name}.spv")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from tapml.errors import CompileError, DeviceError, UnsupportedError
+from tapml.errors import CompileError, DeviceError, MissingFeatureError, UnsupportedError
 from tapml.kernels.device_memory import Memory
 from tapml.kernels.plan import Kernel
 from tapml.platforms.vulkan.devices import Adapter, enabled_features, explained
@@ -117,7 +117,7 @@ class Session:
             raise CompileError(f"expected an entry point {kernel.name} in {kernel.file}, found {found}")
         missing = [f for f in reflection.features if f not in self.adapter.features]
         if missing:
-            raise UnsupportedError(f"adapter lacks {', '.join(missing)}")
+            raise MissingFeatureError(f"adapter lacks {', '.join(missing)}")
         if any(ordinal >= len(kernel.pointers) for ordinal in entry.bindings):
             raise CompileError(f"kernel {kernel.name}: expected {len(kernel.pointers)} buffers, found {entry.bindings}")
         self._check_limits(kernel, entry, reflection.shared + kernel.shared)

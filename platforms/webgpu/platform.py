@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm
 
-from tapml.errors import DeviceError, UnsupportedError
+from tapml.errors import DeviceError, MissingFeatureError
 from tapml.kernels import gpu_platform
 from tapml.kernels.gpu_platform import PlanDevice, build_plan
 from tapml.kernels.gpu_schedule import Threads
@@ -78,5 +78,5 @@ class _WebgpuDevice(PlanDevice):
     def load(self, artifact: Artifact, signature: Any) -> Any:
         """Raises :class:`UnsupportedError` for half precision on an adapter without it."""
         if not self._has_f16 and any(b.memory == "float16" for b in artifact.plan.buffers):
-            raise UnsupportedError(_F16)
+            raise MissingFeatureError(_F16)
         return super().load(artifact, signature)

@@ -22,6 +22,7 @@ from tapml.kernels.gpu_schedule import Threads, schedule
 from tapml.kernels.launches import expand
 from tapml.kernels.legalise.floats import keep_casts_of_bfloat16, keep_special_values
 from tapml.kernels.legalise.functions import call_own_functions, rename_reserved
+from tapml.kernels.legalise.loads import load_unconditionally
 from tapml.kernels.legalise.reductions import from_known_reductions, to_known_reductions
 from tapml.kernels.legalise.retype import memory_dtype, retype
 from tapml.kernels.legalise.scopes import local_temporaries
@@ -139,6 +140,9 @@ def emit(name: str, function: tirx.PrimFunc, dialect: Dialect, target: tvm.targe
     try:
         module = _finish()(tvm.IRModule({symbol: function}))
         function = module[symbol]
+        if not dialect.conditional_loads:  # at the very end: TVM's simplifier would take the condition for granted
+            function = load_unconditionally(function)
+            module = tvm.IRModule({symbol: function})
         built = tvm.get_global_func(f"target.build.{dialect.kind}")(module, target)
         source = _source_of(built, name, dialect)
     except Exception as error:

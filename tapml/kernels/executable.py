@@ -18,6 +18,7 @@ from tapml.lowering.lower import span
 from tapml.platform import Execution
 from tapml.suite.call import Signature, torch_dtype
 
+
 class PlanExecutable:
     """See :class:`tapml.platform.Executable`."""
 

@@ -23,8 +23,8 @@ _MOST_BLOCKS = 32768
 """Blocks along x that every device has; beyond, threads take several elements each."""
 _WORTH_SHARING = 64
 """Terms from which a reduction is worth being shared between threads."""
-_TERMS_A_THREAD = 256
-"""Terms that one thread adds up in a row; a longer sum is cut in pieces, for speed and for its accuracy."""
+_TERMS_A_THREAD = 1 << 15
+"""Terms that one thread adds up at most, where there are outputs enough to give every thread one."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,12 @@ def schedule(function: tirx.PrimFunc, threads: Threads) -> tirx.PrimFunc:
         before = sch
         sch = attempt(sch, partial(_share_reduction, name=name, threads=threads))
         if sch is before:
-            _one_thread_each(sch, name, threads)
+            sch = _one_thread_each(sch, name, threads)
     return bind_parallel_loops(sch.mod["main"], threads.usual)
 
 
-def _bind(sch: Schedule, loops: list[Any], threads: Threads) -> None:
+def _bind(sch: Schedule, loops: list[Any], threads: Threads) -> Any:
+    """Bind loops to blocks and threads; the loop below which one thread is alone."""
     fused = sch.fuse(*loops) if len(loops) > 1 else loops[0]
     extent = int(sch.get(fused).extent)
     width = min(threads.usual, extent)
@@ -72,9 +73,11 @@ def _bind(sch: Schedule, loops: list[Any], threads: Threads) -> None:
         repeated, outer, inner = sch.split(fused, [None, _MOST_BLOCKS, width])
         sch.reorder(outer, inner, repeated)
     else:
+        repeated = None
         outer, inner = sch.split(fused, [None, width])
     sch.bind(outer, "blockIdx.x")
     sch.bind(inner, "threadIdx.x")
+    return repeated or inner
 
 
 def _nest(sch: Schedule, name: str) -> tuple[list[Any], list[Any]]:
@@ -90,7 +93,7 @@ def _share_reduction(sch: Schedule, name: str, threads: Threads) -> bool:
     spatial, reduce = _nest(sch, name)
     outputs = math.prod(int(sch.get(r).extent) for r in spatial)
     terms = math.prod(int(sch.get(r).extent) for r in reduce)
-    if terms < _WORTH_SHARING or (outputs >= _ROWS_ALONE and terms <= _TERMS_A_THREAD * 4):
+    if terms < _WORTH_SHARING or (outputs >= _ROWS_ALONE and terms <= _TERMS_A_THREAD):
         return False
     width = min(threads.most, 1 << max(5, min(8, (terms // 4).bit_length())))
     sch.reorder(*spatial, *reduce)
@@ -117,12 +120,21 @@ def _keep_pairs_local(sch: Schedule, name: str) -> None:
             sch.set_scope(sch.get_sblock(name), i, "local")
 
 
-def _one_thread_each(sch: Schedule, name: str, threads: Threads) -> None:
+def _one_thread_each(sch: Schedule, name: str, threads: Threads) -> Schedule:
+    """A thread for each output, which adds up in a register; in memory where TVM cannot arrange that."""
     _keep_pairs_local(sch, name)
     spatial, reduce = _nest(sch, name)
     if spatial:
         sch.reorder(*spatial, *reduce)
-        _bind(sch, spatial, threads)
+        thread = _bind(sch, spatial, threads)
     else:
-        unit = sch.add_unit_loop(reduce[0])
-        _bind(sch, [unit], threads)
+        thread = _bind(sch, [sch.add_unit_loop(reduce[0])], threads)
+    if len(sch.get(sch.get_sblock(name)).writes) > 1:
+        return sch
+    return attempt(sch, partial(_add_up_in_register, name=name, thread=thread))
+
+
+def _add_up_in_register(sch: Schedule, name: str, thread: Any) -> None:
+    block = sch.get_sblock(name)
+    copied = sch.cache_write(block, 0, "local")
+    sch.reverse_compute_at(copied, thread, preserve_unit_loops=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from tapml.errors import CompileError, DeviceError, UnsupportedError
+from tapml.errors import CompileError, DeviceError, MissingFeatureError, UnsupportedError
 from tapml.kernels.plan import Artifact
 from tapml.lowering.lower import lower, routes
 from tapml.lowering.registry import Entry, load_extensions
@@ -91,6 +91,8 @@ def judge_signature(job: Job) -> Outcome:
         return replace(outcome, message=error.message)
     for route in available:
         result = _try_route(route, job, signature, cases, platform, device, clock, truths)
+        if isinstance(result, Outcome) and result.status == "skipped":
+            return replace(result, attempts=tuple(attempts), seconds=clock.seconds)
         if isinstance(result, Outcome) and result.passed:
             notes = (*result.notes, *_other_route(entry, attempts, route))
             return replace(result, notes=notes, attempts=tuple(attempts), seconds=clock.seconds)
@@ -144,6 +146,8 @@ def _try_route(
     try:
         artifact, key, cached = compile_route(route, job, signature, platform, clock, whose)
         executable = device.load(artifact, signature)
+    except MissingFeatureError as error:
+        return Outcome(signature.id, signature.operator, "skipped", error.message, route=route)
     except UnsupportedError as error:
         if entry is not None and not blames(error, (entry.file,)):  # not what it raised, but what it returned
             return Attempt(route, "failed", f"{whose}: {error.message}")

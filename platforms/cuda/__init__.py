@@ -1,0 +1,5 @@
+"""CUDA, on GPUs of NVIDIA."""
+
+from tapml.platforms.cuda.platform import CudaPlatform
+
+PLATFORM = CudaPlatform()
