@@ -28,7 +28,7 @@ def command(listen: bool, host: str, port: int, cert: str | None, key: str | Non
 
         serve(host, port, cert, key)
         return
-    from tapml.platform import find_platform, platform_names
+    from tapml.platform import all_devices
     from tapml.report.terminal import print_devices
 
-    print_devices([(name, find_platform(name).devices()) for name in platform_names()])
+    print_devices(all_devices())

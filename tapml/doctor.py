@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass
 from importlib import metadata
+
+from tapml.platform import platform_needs
 
 PINNED = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
 """Versions that tapml was made for; another one of ``apache-tvm-ffi`` crashes the compiler."""
@@ -25,17 +28,28 @@ class Finding:
 def examine() -> list[Finding]:
     """Look at packages and programs; nothing heavy is imported."""
     return [
-        _package("torch", "the reference", "pip install torch"),
-        _package("apache-tvm", "compilation", f"pip install apache-tvm=={PINNED['apache-tvm']}"),
-        _package("apache-tvm-ffi", "compilation", f"pip install apache-tvm-ffi=={PINNED['apache-tvm-ffi']}"),
+        find_package("torch", "the reference", "pip install torch"),
+        find_package("apache-tvm", "compilation", f"pip install apache-tvm=={PINNED['apache-tvm']}"),
+        find_package("apache-tvm-ffi", "compilation", f"pip install apache-tvm-ffi=={PINNED['apache-tvm-ffi']}"),
         _linker(),
-        _package("transformers", "Hugging Face directories and GGUF files", "pip install 'tapml[hf]'", optional=True),
-        _package("gguf", "GGUF files", "pip install 'tapml[hf]'", optional=True),
-        _package("accelerate", "GGUF files", "pip install 'tapml[hf]'", optional=True),
+        find_package(
+            "transformers", "Hugging Face directories and GGUF files", "pip install 'tapml[hf]'", optional=True
+        ),
+        find_package("gguf", "GGUF files", "pip install 'tapml[hf]'", optional=True),
+        find_package("accelerate", "GGUF files", "pip install 'tapml[hf]'", optional=True),
+        *platform_needs(),
     ]
 
 
-def _package(name: str, purpose: str, remedy: str, optional: bool = False) -> Finding:
+def find_program(names: tuple[str, ...], purpose: str, remedy: str, *, variable: str = "") -> Finding:
+    """The first of several programs that is on the PATH, or that an environment variable names.  Always optional."""
+    given = os.environ.get(variable, "") if variable else ""
+    found = next((path for name in (given, *names) if name and (path := shutil.which(name))), None)
+    return Finding(names[0], purpose, found is not None, found or "not found", remedy, True)
+
+
+def find_package(name: str, purpose: str, remedy: str, *, optional: bool = False) -> Finding:
+    """A Python package, by its name on the index."""
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:

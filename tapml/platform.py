@@ -1,23 +1,27 @@
 """What a platform is, and the one look-up by name.
 
-A platform is a package ``tapml.platforms.<target>`` (folder ``platforms/<target>``) with a module ``platform``, and an object ``PLATFORM``
-that meets :class:`Platform`.  A package without that module is shared by several.  Nothing else in tapml knows which platforms there are.
+A platform is a package ``tapml.platforms.<target>`` (folder ``platforms/<target>``) with a module ``platform`` that has an
+object ``PLATFORM``, which meets :class:`Platform`.  A module ``needs``, if there is one, says what the platform uses of
+this machine: a function ``examine`` that returns :class:`tapml.doctor.Finding`, quick and without heavy imports.  A package
+without the module ``platform`` is shared by several.  Nothing else in tapml knows which platforms there are.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tapml.errors import DeviceError, UnsupportedError, UsageError
+from tapml.errors import DeviceError, TapmlError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     import torch
 
+    from tapml.doctor import Finding
     from tapml.kernels.plan import Artifact
     from tapml.kernels.runner import Fault
     from tapml.lowering.lower import Lowered
@@ -157,8 +161,31 @@ def find_platform(target: str) -> Platform:
             f"expected a target out of {', '.join(platform_names())}, found {target!r}",
             hint="`tapml devices` lists targets and devices",
         )
-    platform: Platform = importlib.import_module(f"tapml.platforms.{target}").PLATFORM
+    platform: Platform = importlib.import_module(f"tapml.platforms.{target}.platform").PLATFORM
     return platform
+
+
+def platform_needs() -> list[Finding]:
+    """What each platform uses of this machine, whether it is here, and how to get it."""
+    found: list[Finding] = []
+    for target in platform_names():
+        name = f"tapml.platforms.{target}.needs"
+        if importlib.util.find_spec(name) is not None:
+            found.extend(importlib.import_module(name).examine())
+    return found
+
+
+def all_devices() -> list[tuple[str, tuple[DeviceInfo, ...], str]]:
+    """(target, its devices, why there are none) of every platform."""
+    found: list[tuple[str, tuple[DeviceInfo, ...], str]] = []
+    for target in platform_names():
+        try:
+            found.append((target, find_platform(target).devices(), ""))
+        except TapmlError as error:
+            found.append((target, (), error.message))
+        except ImportError as error:
+            found.append((target, (), f"a package is not installed: {error}"))
+    return found
 
 
 def find_device(platform: Platform, name: str | None) -> DeviceInfo:

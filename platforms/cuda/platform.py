@@ -45,3 +45,6 @@ class CudaPlatform:
             if info.name == device:
                 return open_emulated(info, "cuda")
         raise DeviceError(f"expected a device of target cuda, found {device!r}", hint="`tapml devices` lists them")
+
+
+PLATFORM = CudaPlatform()

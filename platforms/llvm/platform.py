@@ -56,10 +56,8 @@ class LlvmPlatform:
             if isinstance(function, tvm.tirx.PrimFunc):
                 named = function.with_attr("global_symbol", symbol.name_hint)
                 functions[symbol.name_hint] = legalise(schedule(named).with_attr("global_symbol", symbol.name_hint))
-        if is_remote(device):
-            files = export_functions(functions, target)
-        else:
-            files = {LIBRARY: compile_functions(functions, target)}
+        export = export_functions if is_remote(device) else _library
+        files = export(functions, target)
         return Artifact(plan, files, lowered.route, lowered.converters, lowered.notes)
 
     def open(self, device: str) -> Device:
@@ -68,6 +66,10 @@ class LlvmPlatform:
         if device != "llvm:cpu":
             raise DeviceError(f"expected device llvm:cpu, found {device!r}")
         return LlvmDevice(self.devices()[0])
+
+
+def _library(functions: dict[str, tvm.tirx.PrimFunc], target: tvm.target.Target) -> dict[str, bytes]:
+    return {LIBRARY: compile_functions(functions, target)}
 
 
 @lru_cache(maxsize=None)
@@ -143,3 +145,6 @@ class LlvmExecutable:
         for kernel, operands in self._steps:
             kernel(*[pointers[i] for i in operands])
         return Execution(tuple(results), len(self._steps), time.perf_counter() - begin)
+
+
+PLATFORM = LlvmPlatform()

@@ -43,3 +43,6 @@ class MetalPlatform:
             if info.name == device:
                 return open_emulated(info, "metal")
         raise DeviceError(f"expected a device of target metal, found {device!r}", hint="`tapml devices` lists them")
+
+
+PLATFORM = MetalPlatform()

@@ -37,3 +37,6 @@ class OpenclPlatform:
     def open(self, device: str) -> Device:
         runner = OpenclRunner(device)
         return PlanDevice(runner.info, runner)
+
+
+PLATFORM = OpenclPlatform()

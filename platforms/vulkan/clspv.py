@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from tapml.errors import CompileError
 from tapml.kernels.driver_output import captured, errors_in
@@ -44,14 +48,26 @@ def compile_spirv(source: str, *, options: Sequence[str] = ()) -> bytes:
 
 def _call(source: str) -> bytes:
     """Compile with pyclspv, which writes what it has to say to file descriptor 2 and raises without it."""
-    import pyclspv
-
+    pyclspv = _package()
     with captured() as words:
         try:
             compiled = bytes(pyclspv.compile(source))
         except RuntimeError as error:
             raise CompileError(f"clspv: {errors_in(words()) or error}") from error
     return compiled
+
+
+@lru_cache(maxsize=1)
+def _package() -> Any:
+    """The module ``pyclspv``, bound to its own LLVM: to another one that a driver has loaded before, for everyone (Mesa's
+    OpenGL does), it would crash."""
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(flags | getattr(os, "RTLD_DEEPBIND", 0))
+    try:
+        import pyclspv
+    finally:
+        sys.setdlopenflags(flags)
+    return pyclspv
 
 
 def _run(program: str, source: str, options: Sequence[str]) -> bytes:

@@ -51,3 +51,6 @@ class VulkanPlatform:
     def open(self, device: str) -> Device:
         runner = VulkanRunner(device)
         return PlanDevice(runner.info, runner)
+
+
+PLATFORM = VulkanPlatform()

@@ -13,6 +13,7 @@ import numpy
 
 from tapml.errors import CompileError, DeviceError
 from tapml.kernels.device_memory import Block, Memory
+from tapml.kernels.driver_output import captured
 from tapml.kernels.limits import Limits, check
 from tapml.kernels.plan import Plan
 from tapml.kernels.runner import POISON, Input, Ran
@@ -42,7 +43,8 @@ def adapters() -> tuple[Adapter, ...]:
     """The adapters that are here, best first: real GPUs before software, Vulkan and Metal before OpenGL."""
     import wgpu
 
-    found = wgpu.gpu.enumerate_adapters_sync()
+    with captured():  # Mesa's EGL complains of a missing XDG_RUNTIME_DIR, once for each display it tries
+        found = wgpu.gpu.enumerate_adapters_sync()
     ranked = sorted(
         found, key=lambda a: (_rank(_BEST, a.info["adapter_type"]), _rank(_BACKENDS, a.info["backend_type"]))
     )

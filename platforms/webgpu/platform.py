@@ -80,3 +80,6 @@ class _WebgpuDevice(PlanDevice):
         if not self._has_f16 and any(b.memory == "float16" for b in artifact.plan.buffers):
             raise MissingFeatureError(_F16)
         return super().load(artifact, signature)
+
+
+PLATFORM = WebgpuPlatform()

@@ -95,6 +95,7 @@ def _passes() -> tvm.transform.Pass:
             s.UnifyThreadBinding(),
             s.LowerMatchBuffer(),
             s.LowerOpaqueBlock(),
+            tirx.transform.prim_func_pass(_single_elements, opt_level=0),
             t.FlattenBuffer(),
             t.BF16ComputeLegalize(),
             t.NarrowDataType(32),
@@ -116,6 +117,24 @@ def _passes() -> tvm.transform.Pass:
             t.SplitHostDevice(),
         ]
     )
+
+
+def _single_elements(function: tirx.PrimFunc, module: Any, context: Any) -> tirx.PrimFunc:
+    """Arrays of one element are indexed by zeros: TVM 0.27 leaves differences there, and divides by zero over some."""
+
+    def zeros(shape: Any, indices: Any) -> list[Any] | None:
+        ones = all(isinstance(extent, tirx.IntImm) and int(extent) == 1 for extent in shape)
+        return [tirx.const(0, str(i.ty.dtype)) for i in indices] if ones else None
+
+    def load(node: Any) -> Any:
+        found = zeros(node.source.ty.shape, node.indices)
+        return node if found is None else tirx.BufferLoad(node.source, found)
+
+    def store(node: Any) -> Any:
+        found = zeros(node.buffer.ty.shape, node.indices)
+        return node if found is None else tirx.BufferStore(node.buffer, node.value, found)
+
+    return tvm_ffi.structural_map(function, ((tvm.ir.TensorLoad, load), (tirx.BufferStore, store)))
 
 
 @lru_cache(maxsize=None)

@@ -90,7 +90,7 @@ def encode(flat: torch.Tensor, buffer: Buffer, what: str) -> NDArray[numpy.uint8
 
 def _require_range(values: NDArray[numpy.generic], wanted: numpy.dtype[Any], what: str) -> None:
     limits = numpy.iinfo(wanted)
-    low, high = int(values.min()), int(values.max())  # type: ignore[call-overload]
+    low, high = int(values.min()), int(values.max())
     if low < limits.min or high > limits.max:
         raise DeviceError(
             f"expected values of {what} between {limits.min} and {limits.max}, as this device has no 64-bit integers; "

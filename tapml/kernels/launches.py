@@ -81,7 +81,7 @@ class _Host:
         tvm_ffi.structural_walk(data, (tvm.ir.Var, holders.append))
         for variable, place in reversed(self._places):
             if any(variable.same_as(h) for h in holders):
-                return place
+                return int(place)
         raise UnsupportedError(f"a pointer of unknown origin: {data}")
 
     def _number(self, value: Any) -> int:
@@ -109,10 +109,15 @@ class _Host:
                 sizes[side][axis] = self._number(extent)
             else:
                 raise UnsupportedError(f"a launch parameter of unknown kind: {tag}")
-        grid, block = (tuple(s) for s in sizes)
+        grid, block = (_triple(s) for s in sizes)
         self._used[name] = replace(kernel, block=block, shared=shared)
         places = tuple(self._place(p) for p in pointers)
         self._steps.append(Step(name, places, tuple(self._number(s) for s in scalars), grid))
+
+
+def _triple(sizes: list[int]) -> tuple[int, int, int]:
+    x, y, z = sizes
+    return x, y, z
 
 
 def _launch_params(call: Any) -> list[str]:

@@ -14,7 +14,7 @@ class Limits:
 
     ``threads``: in a block; ``block``: along x, y, z; ``blocks``: of a launch along x, y, z; ``shared_bytes``: shared
     memory of a block; ``buffers``: storage buffers bound at once; ``buffer_bytes``: of one of them; ``iterations``: of
-    all loops of a thread together.  ``names``: what the device's interface calls each, for messages.
+    all loops of a thread together.
     """
 
     threads: int = 256
@@ -42,7 +42,7 @@ def check(plan: Plan, limits: Limits, device: str) -> None:
         require("storage buffers in a kernel", len(kernel.pointers), limits.buffers, kernel.name)
         require("loop iterations in a thread", kernel.iterations, limits.iterations, kernel.name)
     for step in plan.steps:
-        for axis, size, most in zip("xyz", step.grid, limits.blocks or (None,) * 3, strict=True):
-            require(f"blocks along {axis}", size, most, step.kernel)
+        for axis, size, allowed in zip("xyz", step.grid, limits.blocks or (None,) * 3, strict=True):
+            require(f"blocks along {axis}", size, allowed, step.kernel)
     for index, buffer in enumerate(plan.buffers):
         require("bytes in a storage buffer", buffer.nbytes, limits.buffer_bytes, f"buffer {index}")

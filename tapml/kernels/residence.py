@@ -30,8 +30,8 @@ def key_of(tensor: torch.Tensor, flat: torch.Tensor) -> str:
         return ""
     storage = tensor.untyped_storage()
     found = _known.get(storage._cdata)
-    if found is None or found[0].expired():
+    if found is None or found[0].expired():  # type: ignore[no-untyped-call]
         if len(_known) >= _MOST:
             _known.clear()
-        found = _known[storage._cdata] = (StorageWeakRef(storage), next(_serial))
+        found = _known[storage._cdata] = (StorageWeakRef(storage), next(_serial))  # type: ignore[no-untyped-call]
     return f"{found[1]}:{tensor.storage_offset()}:{nbytes}:{tensor._version}"

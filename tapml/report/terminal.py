@@ -183,19 +183,19 @@ def _warn(out: Console, outcomes: Sequence[Outcome]) -> None:
         out.print(f"[yellow]note:[/] {escape(warning)} ({len(operators)} signatures, such as {operators[0]})")
 
 
-def print_devices(found: Sequence[tuple[str, Sequence[DeviceInfo]]]) -> None:
-    """Targets with their devices."""
+def print_devices(found: Sequence[tuple[str, Sequence[DeviceInfo], str]]) -> None:
+    """Targets with their devices, or why they have none."""
     table = Table()
     for name in ("target", "device", "mode", "description"):
         table.add_column(name)
-    for target, devices in found:
+    for target, devices, why in found:
         for info in devices:
             details = "; ".join(f"{k} {v}" for k, v in info.details.items())
             table.add_row(
                 target, info.name, info.mode, f"{info.description}\n{details}" if details else info.description
             )
         if not devices:
-            table.add_row(target, "none", "", "")
+            table.add_row(target, "none", "", escape(why or "`tapml doctor` says what is missing"))
     console().print(table)
 
 

@@ -1,4 +1,4 @@
-"""One operator call through lowering, the llvm platform and the judge."""
+"""One operator call through lowering, a platform and the judge."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import pytest
 import torch
 
+from tapml.errors import DeviceError, MissingFeatureError
+from tapml.kernels.plan import Artifact
+from tapml.kernels.runner import Fault
 from tapml.lowering.lower import lower, routes
 from tapml.numerics.judge import judge
 from tapml.numerics.verdict import Verdict
-from tapml.platform import Device, Platform, find_platform
+from tapml.platform import Device, Platform, find_device, find_platform
 from tapml.suite.call import (
     Signature,
     TensorSpec,
@@ -24,25 +28,42 @@ from tapml.suite.call import (
     resolve_operator,
 )
 
+LLVM = "llvm:cpu"
+
 
 @dataclass(frozen=True)
 class Ran:
-    """What came back: by result name, with the verdict and the number of kernels launched."""
+    """What came back: by result name, with the verdict, the number of kernels launched and the device's faults."""
 
     results: dict[str, torch.Tensor]
     verdict: Verdict
     launches: int
     signature: Signature
+    artifact: Artifact
+    faults: tuple[Fault, ...] = ()
 
     @property
     def out(self) -> torch.Tensor:
         return next(iter(self.results.values()))
 
+    @property
+    def right(self) -> bool:
+        """Executed on the device, without a fault, and judged to be right."""
+        return self.verdict.passed and self.launches > 0 and not self.faults
+
 
 @lru_cache(maxsize=None)
+def opened(device: str) -> tuple[Platform, Device]:
+    """An opened device and its platform.  Skips the test, in the platform's own words, where it is not here."""
+    platform = find_platform(device.split(":")[0])
+    try:
+        return platform, platform.open(find_device(platform, device).name)
+    except DeviceError as error:
+        pytest.skip(error.message)
+
+
 def llvm() -> tuple[Platform, Device]:
-    platform = find_platform("llvm")
-    return platform, platform.open("llvm:cpu")
+    return opened(LLVM)
 
 
 @dataclass(frozen=True)
@@ -80,16 +101,31 @@ def _same_memory(tensor: torch.Tensor) -> torch.Tensor:
     return storage.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
-def run_call(call: Call, route: str | None = None) -> Ran:
-    """Lower, build, execute and judge by ``route``, by default the first there is."""
-    platform, device = llvm()
+def build(call: Call, device: str, route: str | None = None) -> Artifact:
+    """Lower and compile by ``route``, by default the first there is."""
+    platform, _ = opened(device)
+    return platform.build(lower(call.signature, platform.name, route or routes(call.signature, platform.name)[0]), device)
+
+
+def run_call(call: Call, route: str | None = None, device: str = LLVM) -> Ran:
+    """Lower, build, execute and judge.  Skips the test where the device lacks a feature (half precision, say)."""
     signature = call.signature
-    lowered = lower(signature, "llvm", route or routes(signature, "llvm")[0])
-    execution = device.load(platform.build(lowered, "llvm:cpu"), signature).run(call.tensors)
+    _, opened_device = opened(device)
+    artifact = build(call, device, route)
+    try:
+        execution = opened_device.load(artifact, signature).run(call.tensors)
+    except MissingFeatureError as error:
+        pytest.skip(error.message)
     found = [(n, t) for (n, _), t in zip(signature.results, execution.results, strict=True)]
-    return Ran(dict(found), judge(signature, call.tensors, call.results, found), execution.launches, signature)
+    verdict = judge(signature, call.tensors, call.results, found)
+    return Ran(dict(found), verdict, execution.launches, signature, artifact, execution.faults)
 
 
 def run(name: str, *args: Any, **kwargs: Any) -> Ran:
     """Execute in PyTorch and on llvm."""
     return run_call(record(name, args, kwargs))
+
+
+def run_on(device: str, name: str, *args: Any, **kwargs: Any) -> Ran:
+    """Execute in PyTorch and on a device."""
+    return run_call(record(name, args, kwargs), device=device)

@@ -1,5 +1,1 @@
 """One sentence: which target this is, and by what its kernels are compiled and executed."""
-
-from tapml.platforms.template.platform import TemplatePlatform
-
-PLATFORM = TemplatePlatform()

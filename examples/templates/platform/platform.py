@@ -123,7 +123,7 @@ class TemplateExecutable:
             buffers[index] = torch.as_strided(tensor, (span(spec),), (1,), tensor.storage_offset()).clone()
         begin = time.perf_counter()
         for step in plan.steps:
-            self._library[step.kernel](*[buffers[i] for i in step.inputs + step.outputs])
+            self._library[step.kernel](*[buffers[i] for i in step.buffers])
         seconds = time.perf_counter() - begin
         results = []
         for index, order, (_, spec) in zip(plan.results, plan.orders, self._signature.results, strict=True):
@@ -132,3 +132,6 @@ class TemplateExecutable:
             else:  # the kernel wrote the axes in this order: put them back
                 results.append(buffers[index].permute([order.index(axis) for axis in range(len(order))]))
         return Execution(tuple(results), len(plan.steps), seconds)
+
+
+PLATFORM = TemplatePlatform()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,8 +35,9 @@ class Listening:
 
 
 def listen_file() -> Path:
-    """Where the hub of this user is announced."""
-    return Path(platformdirs.user_runtime_path("tapml"), "listen.json")
+    """Where the hub of this user is announced; in the cache directory where the system has none for running programs."""
+    has_own = "XDG_RUNTIME_DIR" in os.environ or not sys.platform.startswith("linux")
+    return Path((platformdirs.user_runtime_path if has_own else platformdirs.user_cache_path)("tapml"), "listen.json")
 
 
 @contextmanager

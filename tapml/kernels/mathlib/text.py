@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 import numpy
+
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,7 @@ def call(name: str, definition: Callable[..., Value], *arguments: Value) -> Valu
     return builtin(name, *arguments)
 
 
-def let(value: Value, use: Callable[[Value], Any]) -> Any:
+def let(value: Value, use: Callable[[Value], Result]) -> Result:
     """``use`` of a name for ``value``, which is then computed once."""
     return use(_named(value))
 
