@@ -72,8 +72,7 @@ def command(
             {
                 "suite": str(suite),
                 "target": target,
-                "device": info.name,
-                "mode": info.mode,
+                **info.to_json(),
                 "counts": dict(Counter(o.status for o in outcomes)),
                 "signatures": [o.to_json() for o in outcomes],
             },

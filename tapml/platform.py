@@ -44,6 +44,15 @@ class DeviceInfo:
     def mode(self) -> str:
         return "emulated" if self.emulated else "native"
 
+    def to_json(self) -> dict[str, object]:
+        """What a result says of where it was found."""
+        return {
+            "device": self.name,
+            "mode": self.mode,
+            "description": self.description,
+            "details": self.details,
+        }
+
 
 @dataclass(frozen=True)
 class Execution:

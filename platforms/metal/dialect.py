@@ -18,13 +18,18 @@ _RESERVED = """
 _VALUES = frozenset(
     {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32"}
 )
+_MISSING = ("erf", "log1p", "tan", "asin", "acos", "atan", "atan2", "asinh", "acosh")
+"""MSL has no erf and no log1p; of the others TVM 0.27 writes C's names (``atanf``), which it does not have either."""
+_FAST = ("tanh", "pow")
+"""TVM compiles with fast math, in which tanh is NaN beyond 44, and pow for a negative base."""
 DIALECT = Dialect(
     kind="metal",
     suffix="metal",
     values=_VALUES,
     memory=_VALUES - {"bool"},
     syntax=METAL,
-    # MSL has no erf and no log1p; TVM compiles with fast math, in which tanh is NaN beyond 44 and pow for a negative base
-    functions=frozenset({"tirx.erf", "tirx.log1p", "tirx.tanh", "tirx.pow"}),
+    functions=frozenset(f"tirx.{name}" for name in (*_MISSING, *_FAST)),
     reserved=frozenset(_RESERVED.split()),
+    narrow_select=False,
+    repairs=(("nearbyint(", "rint("),),
 )

@@ -15,6 +15,8 @@ from tapml.platforms.rpc.address import Address
 
 _ANSWER_SECONDS = 10.0
 _RETRY_SECONDS = 0.25
+_STALE = 5
+"""Servers that a tracker may name in vain, as many as TVM's own client tries."""
 _START = "python -m tvm.exec.rpc_server --host HOST --port PORT --key KEY"
 _TRACKED = f"{_START} --tracker TRACKER:PORT"
 
@@ -40,6 +42,10 @@ def connect(address: Address, patience: float) -> tuple[Any, bool]:
             time.sleep(min(_RETRY_SECONDS, left))
 
 
+class _OtherKeyError(Exception):
+    """The server has another key; a tracker's takes a new one for each client, and may have done so already."""
+
+
 class _AwayError(Exception):
     """Nothing is there at the moment."""
 
@@ -57,9 +63,20 @@ def _connect(address: Address) -> tuple[Any, bool]:
     client, or whose last client's process crashed (TVM 0.27 then listens no more), would leave us waiting for ever."""
     with _greeted(address) as tracker:
         if tracker is None:
-            return _handshake(address, address.host, address.port, address.key), False
-        host, port, key = _request(address, tracker)
-    return _handshake(address, host, port, key), True
+            try:
+                return _handshake(address, address.host, address.port, address.key), False
+            except _OtherKeyError:
+                raise DeviceError(
+                    f"expected a server with key {address.key!r} at {address}, found one with another key",
+                    hint="the key is the part of the URL after the port; the server has what was given as its --key",
+                ) from None
+        for _ in range(_STALE):
+            host, port, key = _request(address, tracker)
+            try:
+                return _handshake(address, host, port, key), True
+            except _OtherKeyError:
+                continue
+    raise _AwayError(f"the tracker named servers {_STALE} times that had taken another key by then", _TRACKED)
 
 
 def _handshake(address: Address, host: str, port: int, key: str) -> Any:
@@ -70,10 +87,7 @@ def _handshake(address: Address, host: str, port: int, key: str) -> Any:
     except Exception as error:  # TVM raises one class for all that can happen
         text = " ".join(str(error).split())
     if "cannot find server that matches key" in text:
-        raise DeviceError(
-            f"expected a server with key {address.key!r} at {address}, found one with another key",
-            hint="the key is the part of the URL after the port; the server has what was given as its --key",
-        )
+        raise _OtherKeyError
     if re.search(r"Connect to .* failed|connection reset|Connection reset|code=kShutdown|Broken pipe", text):
         raise _AwayError(text)
     raise DeviceError(f"expected a TVM RPC server at {address}, found something else: {text[:200]}", hint=_START)

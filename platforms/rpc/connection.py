@@ -29,8 +29,8 @@ T = TypeVar("T")
 class Link:
     """One session, with all that lives in it: dropping it is what ends the session.
 
-    ``loaded``: by operator, what was made ready for it.  ``kept``: data by name.  ``tracked``: the server came
-    from a tracker.
+    ``loaded``: by operator, what was made ready for it, with a method ``drop``.  ``kept``: data by name.  ``tracked``:
+    the server came from a tracker.
     """
 
     session: Any
@@ -38,6 +38,14 @@ class Link:
     loaded: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary)
     kept: dict[str, Any] = field(default_factory=dict)
     since: float = field(default_factory=time.monotonic)
+
+    def end(self) -> None:
+        """End the session, though an exception's traceback may still refer to what used it."""
+        for loaded in self.loaded.values():
+            loaded.drop()
+        self.loaded.clear()
+        self.kept.clear()
+        self.session = None
 
     def alive(self) -> bool:
         """Whether the other side answers."""
@@ -88,8 +96,13 @@ class Connection:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            self._link = None
+            self._drop()
             self._turn.give()
+
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.end()
+            self._link = None
 
     def _attempt(self, work: Callable[[Link], T], patience: float | None) -> T:
         """Raises :class:`_LostError` when the connection breaks."""
@@ -105,7 +118,7 @@ class Connection:
             text = " ".join(str(error).split())[:300]
         if link.alive():
             raise DeviceError(f"{self.address}: {text}")
-        self._link = None
+        self._drop()
         raise _LostError(text)
 
     def _open(self, patience: float | None) -> None:

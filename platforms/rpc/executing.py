@@ -103,6 +103,7 @@ class _Loaded:
         self._buffers: dict[int, Any] = {
             i: self._allocate(buffer) for i, buffer in enumerate(plan.buffers) if i not in plan.parameters
         }
+        self._own: dict[int, Any] = {}  # of arguments that have no name, to be written to again and again
         self._steps = [(module.time_evaluator(s.kernel, self._device, number=1), s.buffers) for s in plan.steps]
         self._ran = False
 
@@ -110,11 +111,18 @@ class _Loaded:
         """Execute.  Each function is called twice, and timed over there the second time: the way there takes longer."""
         for index, given in inputs.items():
             self._buffers[index] = self._sent(index, given)
-        seconds = sum(evaluate(*[self._buffers[i] for i in buffers]).mean for evaluate, buffers in self._steps)
+        seconds = sum(float(time(*[self._buffers[i] for i in buffers]).mean) for time, buffers in self._steps)
         outputs = {i: self._fetch(i) for i in self._plan.results if i is not None}
         faults = () if self._ran else self._faults(inputs)
         self._ran = True
         return Ran(outputs, len(self._steps), seconds, faults)
+
+    def drop(self) -> None:
+        """Refer to nothing on the other machine any more."""
+        self._buffers.clear()
+        self._own.clear()
+        self._steps.clear()
+        del self._device
 
     def _faults(self, inputs: Mapping[int, Input]) -> tuple[Fault, ...]:
         written = [i for i, given in inputs.items() if not numpy.array_equal(self._fetch(i), given.data)]
@@ -129,7 +137,12 @@ class _Loaded:
         if name in self._kept:
             self._kept[name] = tensor = self._kept.pop(name)  # as the last that was used
             return tensor
-        tensor = self._allocate(buffer) if name or index not in self._buffers else self._buffers[index]
+        if name or index not in self._own:
+            tensor = self._allocate(buffer)
+            if not name:
+                self._own[index] = tensor
+        else:
+            tensor = self._own[index]
         if buffer.nbytes:
             data = numpy.ascontiguousarray(given.data)
             _ffi("TVMTensorCopyFromBytes")(tensor, data.ctypes.data_as(ctypes.c_void_p), buffer.nbytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -72,17 +73,13 @@ class RemoteMachine:
         return self._connection.do(self._ask)[0]
 
     def _ask(self, link: Link) -> dict[str, str]:
-        def said(name: str) -> str:
-            try:
-                function = link.session.get_function(f"target.llvm_get_system_{name}")
-            except AttributeError:
-                raise DeviceError(
-                    f"expected the server at {self._address} to say what processor it has, found one without a compiler",
-                    hint="say it in the URL, such as ?triple=aarch64-linux-android&mcpu=cortex-a76",
-                ) from None
-            return str(function())
-
-        return {"kind": "llvm", "mtriple": said("triple"), "mcpu": said("cpu")}
+        with contextlib.suppress(AttributeError):  # no such function
+            triple, cpu = (link.session.get_function(f"target.llvm_get_system_{name}")() for name in ("triple", "cpu"))
+            return {"kind": "llvm", "mtriple": str(triple), "mcpu": str(cpu)}
+        raise DeviceError(
+            f"expected the server at {self._address} to say what processor it has, found one without a compiler",
+            hint="say it in the URL, such as ?triple=aarch64-linux-android&mcpu=cortex-a76",
+        )
 
 
 class RemoteDevice:

@@ -56,4 +56,5 @@ def with_emulation(artifact: Artifact, target: Dialect, device: str, check: Call
 def joined(artifact: Artifact) -> str:
     """The sources of all kernels in one, with what they have in common (paragraphs of text) only once."""
     sources = [artifact.files[k.file].decode() for k in artifact.plan.kernels.values()]
-    return "\n\n".join(dict.fromkeys(part for source in sources for part in source.split("\n\n")))
+    parts = (part.strip("\n") for source in sources for part in source.split("\n\n"))
+    return "\n\n".join(dict.fromkeys(parts)) + "\n"

@@ -101,6 +101,10 @@ class WgpuRunner:
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
+        self._open()
+
+    def _open(self) -> None:
+        adapter = self.adapter
         given = adapter.handle.limits
         wanted = [
             "max-compute-invocations-per-workgroup",
@@ -121,6 +125,7 @@ class WgpuRunner:
             raise DeviceError(f"{adapter.info.name}: {_words(error)}") from error
         self._memory: Memory[Any] = Memory(self._allocate, lambda buffer: buffer.destroy(), _BUDGET)
         self._uniforms: dict[tuple[int, ...], Any] = {}
+        self._failed = False
 
     def _allocate(self, nbytes: int) -> Any:
         import wgpu
@@ -133,6 +138,8 @@ class WgpuRunner:
 
     def load(self, plan: Plan, files: Mapping[str, bytes]) -> WgpuPlan:
         """See :class:`tapml.kernels.runner.Runner`."""
+        if self._failed:  # a device may be lost by then, and never works again
+            self._open()
         check(plan, self.adapter.limits, self.adapter.info.name)
         return WgpuPlan(self, plan, {name: self._pipeline(plan, name, files) for name in plan.kernels})
 
@@ -210,8 +217,10 @@ class WgpuRunner:
                 outputs[index] = numpy.frombuffer(data, numpy.uint8)[:size].copy()
             seconds = time.perf_counter() - begin
         except DeviceError:
+            self._failed = True
             raise
         except Exception as error:
+            self._failed = True
             raise DeviceError(f"{self.adapter.info.name}: {_words(error)}") from error
         finally:
             self._memory.give(taken)

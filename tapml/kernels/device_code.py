@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.s_tir.schedule import ScheduleError
 
 from tapml.errors import CompileError
 from tapml.kernels.dialect import Dialect
@@ -26,6 +27,7 @@ from tapml.kernels.legalise.loads import load_unconditionally
 from tapml.kernels.legalise.reductions import from_known_reductions, to_known_reductions
 from tapml.kernels.legalise.retype import memory_dtype, retype
 from tapml.kernels.legalise.scopes import local_temporaries
+from tapml.kernels.legalise.selections import select_in_32_bits
 from tapml.kernels.mathlib.functions import FUNCTIONS, arity, called
 from tapml.kernels.mathlib.text import Library
 from tapml.kernels.plan import Kernel, Plan
@@ -40,7 +42,10 @@ def generate(
     would run on the host.
     """
     prepared, finite = to_known_reductions({n: without_offsets(f) for n, f in functions.items()})
-    scheduled = {n: schedule(f, threads).with_attr("global_symbol", n) for n, f in prepared.items()}
+    try:
+        scheduled = {n: schedule(f, threads).with_attr("global_symbol", n) for n, f in prepared.items()}
+    except ScheduleError as error:
+        raise CompileError(_words(error)) from error
     code = split(scheduled, target)
     kernels, files = {}, {}
     for name, function in code.device.items():
@@ -61,15 +66,14 @@ class DeviceCode:
 def split(functions: dict[str, tirx.PrimFunc], target: tvm.target.Target) -> DeviceCode:
     """Lower scheduled functions and split them.
 
-    Raises :class:`CompileError` with TVM's words, :class:`UnsupportedError` when memory of the device is used on the host.
+    Raises :class:`CompileError` with TVM's words, also when memory of the device is used on the host.
     """
     host = tvm.target.Target("llvm")
     try:
         module = tirx.transform.BindTarget(target.with_host(host))(tvm.IRModule(functions))
         module = _passes()(module)
     except Exception as error:
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        raise CompileError(f"TVM: {type(error).__name__}: {lines[-1].strip() if lines else ''}"[:400]) from error
+        raise CompileError(_words(error)) from error
     found = DeviceCode({}, {})
     for symbol, function in module.functions.items():
         on_device = "tirx.kernel_launch_params" in (function.attrs or {})
@@ -143,14 +147,24 @@ def _finish() -> tvm.transform.Pass:
     return tvm.transform.Sequential([t.LowerWarpMemory(), t.StmtSimplify(), t.LowerIntrin()])
 
 
+_PLAIN = tvm.target.Target("opencl")
+
+
+def _without_bfloat16(symbol: tvm.ir.GlobalVar, function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function on bits of bfloat16 instead; for CUDA too, where TVM would keep it if the target were known."""
+    own, t = function.attrs["target"], tirx.transform
+    function = t.BF16ComputeLegalize()(tvm.IRModule({symbol: function.with_attr("target", _PLAIN)}))[symbol]
+    function = t.BF16StorageLegalize()(tvm.IRModule({symbol: keep_casts_of_bfloat16(function)}))[symbol]
+    return function.with_attr("target", own)
+
+
 def emit(name: str, function: tirx.PrimFunc, dialect: Dialect, target: tvm.target.Target) -> tuple[Kernel, str]:
     """A device function as a kernel and its source text.
 
     Raises :class:`UnsupportedError` for what the language cannot express, :class:`CompileError` with TVM's words.
     """
     symbol = tvm.ir.GlobalVar(name)
-    function = keep_casts_of_bfloat16(function)
-    function = tirx.transform.BF16StorageLegalize()(tvm.IRModule({symbol: function}))[symbol]
+    function = _without_bfloat16(symbol, function)
     pointers = tuple(str(p.ty.element_type.dtype) for p in function.params if _is_pointer(p))
     scalars = tuple(str(p.ty.dtype) for p in function.params if not _is_pointer(p))
     function = rename_reserved(retype(local_temporaries(function), dialect), dialect)
@@ -161,12 +175,13 @@ def emit(name: str, function: tirx.PrimFunc, dialect: Dialect, target: tvm.targe
         function = module[symbol]
         if not dialect.conditional_loads:  # at the very end: TVM's simplifier would take the condition for granted
             function = load_unconditionally(function)
-            module = tvm.IRModule({symbol: function})
+        if not dialect.narrow_select:
+            function = select_in_32_bits(function)
+        module = tvm.IRModule({symbol: function})
         built = tvm.get_global_func(f"target.build.{dialect.kind}")(module, target)
         source = _source_of(built, name, dialect)
     except Exception as error:
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        raise CompileError(f"TVM: {type(error).__name__}: {lines[-1].strip() if lines else ''}"[:400]) from error
+        raise CompileError(_words(error)) from error
     kernel = Kernel(
         name,
         f"{name}.{dialect.suffix}",
@@ -177,6 +192,12 @@ def emit(name: str, function: tirx.PrimFunc, dialect: Dialect, target: tvm.targe
         iterations=iterations(function.body),
     )
     return kernel, _with_library(source, used, dialect)
+
+
+def _words(error: Exception) -> str:
+    """The last line of what TVM says."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"TVM: {type(error).__name__}: {lines[-1].strip() if lines else ''}"[:400]
 
 
 def _source_of(built: Any, name: str, dialect: Dialect) -> str:
@@ -228,7 +249,7 @@ def _with_library(source: str, used: tuple[str, ...], dialect: Dialect) -> str:
         library.require(called(operation), FUNCTIONS[operation], arity(operation))
     lines = source.splitlines(keepends=True)
     at = next((i + 1 for i in reversed(range(len(lines))) if lines[i].startswith(_DIRECTIVES)), 0)
-    return f"{''.join(lines[:at])}{library.source()}\n{''.join(lines[at:])}"
+    return f"{''.join(lines[:at])}\n{library.source()}\n{''.join(lines[at:])}"
 
 
 def _is_pointer(parameter: Any) -> bool:

@@ -17,6 +17,7 @@ class Dialect:
     :mod:`tapml.kernels.mathlib`, spelled in ``syntax``, because the language lacks them or promises too little.
     ``reserved``: words that no variable may be called.  ``non_finite_literals``: whether infinity and NaN can be written
     as constants.  ``repairs``: text that TVM writes and the language refuses, and what to write instead.
+    ``narrow_select``: whether a selection may be between integers of 8 or 16 bits, sums of which C++ makes wider.
     ``conditional_loads``: whether a condition may decide which of two buffers is loaded from.
     """
 
@@ -28,5 +29,6 @@ class Dialect:
     functions: frozenset[str] = frozenset()
     reserved: frozenset[str] = frozenset()
     non_finite_literals: bool = True
+    narrow_select: bool = True
     conditional_loads: bool = True
     repairs: tuple[tuple[str, str], ...] = ()

@@ -10,7 +10,7 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
-from tapml.errors import DeviceError
+from tapml.errors import DeviceError, UnsupportedError
 from tapml.kernels.plan import Buffer, Plan
 from tapml.kernels.residence import key_of
 from tapml.kernels.runner import Input, LoadedPlan
@@ -71,7 +71,7 @@ def _joined(parts: list[tuple[int, Input]], nbytes: int) -> Input:
 def encode(flat: torch.Tensor, buffer: Buffer, what: str) -> NDArray[numpy.uint8]:
     """The bytes of a one-dimensional tensor in a buffer's memory dtype.
 
-    Raises :class:`DeviceError` for a 64-bit integer that the device's 32 bits do not hold; ``what`` names the argument.
+    Raises :class:`UnsupportedError` for a 64-bit integer that the device's 32 bits do not hold; ``what`` names the argument.
     """
     flat = flat.detach()
     if flat.dtype == torch.bfloat16:
@@ -92,7 +92,7 @@ def _require_range(values: NDArray[numpy.generic], wanted: numpy.dtype[Any], wha
     limits = numpy.iinfo(wanted)
     low, high = int(values.min()), int(values.max())
     if low < limits.min or high > limits.max:
-        raise DeviceError(
+        raise UnsupportedError(
             f"expected values of {what} between {limits.min} and {limits.max}, as this device has no 64-bit integers; "
             f"found {low if low < limits.min else high}"
         )

@@ -27,6 +27,9 @@ _TERMS_A_THREAD = 1 << 15
 """Terms that one thread adds up at most, where there are outputs enough to give every thread one."""
 
 
+_TILE, _TILED_TERMS = 4, 16
+
+
 @dataclass(frozen=True)
 class Threads:
     """How many threads a block may have (``most``) and has where nothing else decides (``usual``)."""
@@ -52,13 +55,15 @@ def schedule(function: tirx.PrimFunc, threads: Threads) -> tirx.PrimFunc:
         if not loops and isinstance(sch.get(block).body, tirx.BufferStore):  # of no dimensions
             _bind(sch, [sch.add_unit_loop(block)], threads)
             continue
-        if len(loops) != len(kinds) or any(k not in (SPATIAL, REDUCE) for k in kinds):
+        if not loops or len(loops) != len(kinds) or any(k not in (SPATIAL, REDUCE) for k in kinds):
             continue  # opaque: it has loops of its own
         if REDUCE not in kinds:
             _bind(sch, loops, threads)
             continue
         before = sch
-        sch = attempt(sch, partial(_share_reduction, name=name, threads=threads))
+        for way in (_share_reduction, _tile):
+            if sch is before:
+                sch = attempt(sch, partial(way, name=name, threads=threads))
         if sch is before:
             sch = _one_thread_each(sch, name, threads)
     return bind_parallel_loops(sch.mod["main"], threads.usual)
@@ -106,6 +111,28 @@ def _share_reduction(sch: Schedule, name: str, threads: Threads) -> bool:
     sch.bind(row, "blockIdx.x")
     sch.bind(lane, "threadIdx.x")
     s_tir.transform.LowerCrossThreadReduction()(sch.mod)  # raises for a combiner that TVM does not know
+    return True
+
+
+def _tile(sch: Schedule, name: str, threads: Threads) -> bool:
+    """Four by four outputs a thread, so that a value which is loaded serves four of them (a matrix product)."""
+    block = sch.get(sch.get_sblock(name))
+    spatial, reduce = _nest(sch, name)
+    wide = [r for r in spatial if int(sch.get(r).extent) > 1]
+    terms = math.prod(int(sch.get(r).extent) for r in reduce)
+    if len(wide) < 2 or len(block.writes) > 1 or terms < _TILED_TERMS:
+        return False
+    row, column = wide[-2:]
+    if int(sch.get(row).extent) < _TILE or int(sch.get(column).extent) < _TILE:
+        return False
+    rows, ii = sch.split(row, [None, _TILE])
+    columns, jj = sch.split(column, [None, _TILE])
+    outer = [rows if r is row else columns if r is column else r for r in spatial]
+    sch.reorder(*outer, *reduce, ii, jj)
+    thread = _bind(sch, outer, threads)
+    _add_up_in_register(sch, name, thread)
+    sch.unroll(ii)
+    sch.unroll(jj)
     return True
 
 

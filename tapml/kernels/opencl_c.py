@@ -40,4 +40,5 @@ DIALECT = Dialect(
     syntax=OPENCL,
     functions=frozenset(FUNCTIONS),
     reserved=frozenset(_RESERVED.split()),
+    narrow_select=False,
 )

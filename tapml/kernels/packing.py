@@ -46,7 +46,7 @@ def pack_parameters(
         added.append((whole, len(buffers) - 1))
         for position, size in zip(positions, sizes, strict=True):
             replaced.append((parameters[position], whole, begin))
-            moved[step.buffers[position]] = (len(buffers) - 1, begin * tvm.DataType(dtype).bits // 8)
+            moved[step.buffers[position]] = (len(buffers) - 1, begin)
             begin += size
     gone = {p for positions in shared.values() for p in positions}
     kept = [i for i in range(len(parameters)) if i not in gone]

@@ -30,9 +30,14 @@ class Buffer:
         return self.stored or self.dtype
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of an element in the device's memory."""
+        return int(max(tvm.DataType(self.memory).bits, 8) // 8)
+
+    @property
     def nbytes(self) -> int:
         """Bytes in the device's memory."""
-        return math.prod(self.shape) * int(max(tvm.DataType(self.memory).bits, 8) // 8)
+        return math.prod(self.shape) * self.itemsize
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Plan:
     ``parameters``: the buffer of each tensor argument (its span of memory, one-dimensional).  ``results``: the buffer of
     each result, ``None`` where a result has no elements; ``orders``: the axis order in which it is written.  All other
     buffers are workspace.  ``kernels``: by name; empty on a target whose kernels need no description (llvm).
-    ``offsets``: where in their buffers parameters begin that share one, in bytes; empty when none do.
+    ``offsets``: where in their buffers parameters begin that share one, in elements; empty when none do.
     """
 
     buffers: tuple[Buffer, ...]
@@ -88,7 +93,10 @@ class Plan:
     @property
     def parameter_offsets(self) -> tuple[int, ...]:
         """For each parameter, where in its buffer it begins, in bytes."""
-        return self.offsets or (0,) * len(self.parameters)
+        if not self.offsets:
+            return (0,) * len(self.parameters)
+        places = zip(self.offsets, self.parameters, strict=True)
+        return tuple(offset * self.buffers[index].itemsize for offset, index in places)
 
     def to_json(self) -> Json:
         """Lists, numbers and strings only."""

@@ -170,7 +170,10 @@ def _try_route(
             if i == len(truths):
                 truths.append(float64_results(signature, case.tensors))
         report_stage(f"running case {case.id} by {whose}")
-        results.append(_run_case(case, executable, clock, truths[i]))
+        try:
+            results.append(_run_case(case, executable, clock, truths[i]))
+        except UnsupportedError as error:  # values that the device cannot hold
+            return Attempt(route, "unsupported", error.message)
         if not results[-1].passed:
             break
     bad = next((r for r in results if not r.passed), None)
@@ -220,7 +223,7 @@ def _run_case(case: Case, executable: Executable, clock: _Clock, truth: Oracle) 
             second = executable.run(given)
     except DeviceError as error:
         return bad("device", error.message)
-    except MemoryError:
+    except (MemoryError, UnsupportedError):
         raise
     except Exception as error:  # what the runtime raises for a kernel whose arguments are not what it says
         return bad("device", f"the kernel raised {described(error)}")

@@ -83,8 +83,7 @@ class MigrationResult:
         return {
             "suite": self.suite,
             "target": self.target,
-            "device": self.device.name,
-            "mode": self.device.mode,
+            **self.device.to_json(),
             "accepted": self.accepted,
             "counts": self.counts,
             "kept": self.kept,

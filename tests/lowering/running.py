@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tapml.errors import DeviceError, MissingFeatureError
+from tapml.errors import DeviceError, MissingFeatureError, TapmlError
 from tapml.kernels.plan import Artifact
 from tapml.kernels.runner import Fault
 from tapml.lowering.lower import lower, routes
@@ -104,7 +104,9 @@ def _same_memory(tensor: torch.Tensor) -> torch.Tensor:
 def build(call: Call, device: str, route: str | None = None) -> Artifact:
     """Lower and compile by ``route``, by default the first there is."""
     platform, _ = opened(device)
-    return platform.build(lower(call.signature, platform.name, route or routes(call.signature, platform.name)[0]), device)
+    return platform.build(
+        lower(call.signature, platform.name, route or routes(call.signature, platform.name)[0]), device
+    )
 
 
 def run_call(call: Call, route: str | None = None, device: str = LLVM) -> Ran:
@@ -126,6 +128,23 @@ def run(name: str, *args: Any, **kwargs: Any) -> Ran:
     return run_call(record(name, args, kwargs))
 
 
-def run_on(device: str, name: str, *args: Any, **kwargs: Any) -> Ran:
-    """Execute in PyTorch and on a device."""
-    return run_call(record(name, args, kwargs), device=device)
+def run_any(call: Call, device: str) -> Ran:
+    """Execute by one route after the other until one is right, as a migration does; otherwise what the first gave.
+
+    Raises what the first route raised where none gives a result.
+    """
+    first: Ran | None = None
+    refused: TapmlError | None = None
+    for route in routes(call.signature, device.split(":")[0]):
+        try:
+            ran = run_call(call, route, device)
+        except TapmlError as error:
+            refused = refused or error
+            continue
+        if ran.right:
+            return ran
+        first = first or ran
+    if first is None:
+        assert refused is not None
+        raise refused
+    return first

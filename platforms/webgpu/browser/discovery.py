@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import ssl
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import shutil
 import signal
@@ -22,6 +23,8 @@ _REMOVE_SECONDS = 3.0
 def main() -> int:
     directory, *command = sys.argv[1:]
     own = {"XDG_CONFIG_HOME": directory, "XDG_CACHE_HOME": directory}  # else it leaves crash reports in the user's
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))  # a browser reserves address space as if it cost nothing
     try:
         program = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **own})
         while program.poll() is None:

@@ -39,6 +39,8 @@ def keep_special_values(function: tirx.PrimFunc, dialect: Dialect) -> tirx.PrimF
 def is_nan(x: Any) -> Any:
     """Whether a float32 or float16 value is a NaN, whatever a compiler assumes; other dtypes by comparison."""
     dtype = str(x.ty.dtype)
+    if isinstance(x, tirx.FloatImm):  # C cannot look at the bits of a constant
+        return tirx.const(math.isnan(x.value), "bool")
     if dtype == "float16":
         x, dtype = tirx.Cast("float32", x), "float32"
     if dtype != "float32":
@@ -67,8 +69,10 @@ def _not_equal(node: Any) -> Any:
     a, b = node.a, node.b
     if str(a.ty.dtype) == "bool":
         return tirx.Or(tirx.And(a, tirx.Not(b)), tirx.And(tirx.Not(a), b))
-    if not _is_float(a) or a.same_as(b) or str(a.ty.dtype) == "float64":
+    if not _is_float(a) or str(a.ty.dtype) == "float64":
         return node
+    if a.same_as(b):
+        return is_nan(a)
     return tirx.Or(node, tirx.Or(is_nan(a), is_nan(b)))
 
 

@@ -22,7 +22,7 @@ def load_unconditionally(function: tirx.PrimFunc) -> tirx.PrimFunc:
         if getattr(node.op, "name", "") != "prim.if_then_else":
             return node
         condition, yes, no = node.args
-        if not (_loads(yes) and _loads(no)):
+        if not (_loads(yes) or _loads(no)):
             return node
         return tirx.Select(condition, _safe(yes, sizes), _safe(no, sizes))
 

@@ -79,15 +79,33 @@ def retype(function: tirx.PrimFunc, dialect: Dialect) -> tirx.PrimFunc:
 
     Raises :class:`UnsupportedError` for a dtype without substitute (float64) and a constant that does not fit.
     """
-    return tvm_ffi.structural_mutate(function, _Retyper(dialect).callbacks())
+    retyper = _Retyper(dialect)
+    try:
+        return tvm_ffi.structural_mutate(function, retyper.callbacks())
+    except Exception as error:  # TVM 0.27 makes a RuntimeError of what a callback raises
+        raise retyper.refusal or error from None
 
 
 class _Retyper:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._variables: list[tuple[Any, Any]] = []
+        self.refusal: UnsupportedError | None = None
 
     def callbacks(self) -> tuple[tuple[Any, Callable[[Any, Any], Any]], ...]:
+        return tuple((kind, self._remembering(callback)) for kind, callback in self._callbacks())
+
+    def _remembering(self, callback: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def call(node: Any, mutator: Any) -> Any:
+            try:
+                return callback(node, mutator)
+            except UnsupportedError as error:
+                self.refusal = error
+                raise
+
+        return call
+
+    def _callbacks(self) -> tuple[tuple[Any, Callable[[Any, Any], Any]], ...]:
         return (
             (tvm.ir.Var, self._variable),
             (tirx.BufferType, self._buffer_type),

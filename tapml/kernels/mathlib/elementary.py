@@ -30,6 +30,7 @@ from tapml.kernels.mathlib.text import (
     let,
     reinterpret,
     select,
+    settled,
     sqrt,
 )
 
@@ -37,8 +38,18 @@ Function = Callable[..., Value]
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 """log(2) in two parts, the first of so few bits that its product with an exponent is exact (Cody and Waite)."""
 LARGEST = 3.4028234663852886e38
-_HALF_PI = (1.5703125, 4.837512969970703125e-4, 7.54978995489188216e-8, 5.126688e-12)
-"""pi/2 in parts of few bits."""
+
+
+def _half_pi() -> tuple[float, ...]:
+    """pi/2 in four parts of 7 bits, whose products with a number of 17 bits are exact, and the rest."""
+    parts, rest = [], math.pi / 2
+    for place in (6, 13, 20, 27):
+        parts.append(math.floor(rest * 2**place) / 2**place)
+        rest -= parts[-1]
+    return (*parts, rest + 6.123233995736766e-17)  # what float64 lacks of pi/2
+
+
+_HALF_PI = _half_pi()
 
 
 @lru_cache(maxsize=None)
@@ -88,7 +99,7 @@ def _exp(x: Value, exponent: int) -> Value:
         def series(r: Value) -> Value:
             return constant(1) + r * polynomial(r, _expm1_over_r, -0.35, 0.35, 6)
 
-        rest = c - n * constant(_LN2_HIGH) - n * constant(_LN2_LOW)
+        rest = settled(c - n * constant(_LN2_HIGH)) - n * constant(_LN2_LOW)
         return let(rest, lambda r: _scaled(series(r), cast("int32", n) + integer(exponent)))
 
     def of(x: Value) -> Value:
@@ -111,7 +122,7 @@ def exp2_of_sum(high: Value, low: Value) -> Value:
         def series(r: Value) -> Value:
             return constant(1) + r * polynomial(r, _expm1_over_r2, -0.5, 0.5, 7)
 
-        return let((c - n) + low, lambda r: _scaled(series(r), cast("int32", n)))
+        return let(settled(c - n) + low, lambda r: _scaled(series(r), cast("int32", n)))
 
     clamped = _clamp(high, -151.0, 129.0)
     return let(clamped, lambda c: let(floor(c + constant(0.5)), lambda n: body(c, n)))
@@ -126,6 +137,11 @@ def _log_tail(f: float) -> float:
     if abs(f) < 1e-3:
         return 1 / 3 - f / 4 + f * f / 5 - f**3 / 6
     return (math.log1p(f) - f + f * f / 2) / f**3
+
+
+def _log_rest(f: Value) -> Value:
+    """log(1 + f) - f for f from sqrt(1/2) - 1 to sqrt(2) - 1."""
+    return f * f * (f * polynomial(f, _log_tail, -0.2929, 0.4143, 9) - constant(0.5))
 
 
 def _logarithm(x: Value, finish: Callable[[Value, Value, Value], Value]) -> Value:
@@ -146,7 +162,7 @@ def _logarithm(x: Value, finish: Callable[[Value, Value, Value], Value]) -> Valu
                 reinterpret("float32", mantissa) - constant(1),
                 lambda f: let(
                     cast("float32", exponent) - shift,
-                    lambda e: finish(e, f, f * f * (f * polynomial(f, _log_tail, -0.2929, 0.4143, 9) - constant(0.5))),
+                    lambda e: finish(e, f, _log_rest(f)),
                 ),
             )
 
@@ -185,16 +201,20 @@ def log10(x: Value) -> Value:
 
 
 def log1p(x: Value) -> Value:
-    """By the correction of what 1 + x rounds away (D. Goldberg, ACM Computing Surveys 23, 1991, theorem 4)."""
+    """Around 0 the polynomial of :func:`log`, of x itself: what 1 + x rounds away is not needed then.
+
+    Elsewhere log(1 + x), corrected (D. Goldberg, ACM Computing Surveys 23, 1991, theorem 4).  The correction alone would
+    not do: a compiler may take (1 + x) - 1 for x, as Mesa does with what comes from WGSL, and 1 + x is then off by more
+    than a small x has places.
+    """
 
     def of(x: Value) -> Value:
+        near = x + _log_rest(x)
+
         def body(u: Value) -> Value:
             corrected = call_log(u) * (x / (u - constant(1)))
-            return select(
-                u.equals(constant(1)),
-                x,
-                select(u > constant(LARGEST), u, select(u <= constant(0), call_log(u), corrected)),
-            )
+            far = select(u > constant(LARGEST), u, select(u <= constant(0), call_log(u), corrected))
+            return select(both(x > constant(-0.2929), x < constant(0.4142)), near, far)
 
         return let(constant(1) + x, body)
 
@@ -270,7 +290,8 @@ def _cos_even(t: float) -> float:
     return math.cos(math.sqrt(t))
 
 
-_FAR = 1e5
+_FAR = 2e5
+"""Up to here |x| * 2 / pi has 17 bits."""
 
 
 def _trigonometric(x: Value, quarter: int) -> Value:
@@ -282,7 +303,7 @@ def _trigonometric(x: Value, quarter: int) -> Value:
     def body(x: Value, n: Value) -> Value:
         rest = x
         for part in _HALF_PI:
-            rest = rest - n * constant(part)
+            rest = settled(rest - n * constant(part))
 
         def series(r: Value) -> Value:
             sine = r * polynomial(r * r, _SIN, 0.0, 0.62, 5)
@@ -429,7 +450,7 @@ def exp10(x: Value) -> Value:
             return constant(1) + r * polynomial(r, _expm1_over_r10, -0.152, 0.152, 7)
 
         # log10(2) in two parts, the first of 10 bits
-        rest = c - n * constant(0.30078125) - n * constant(math.log10(2) - 0.30078125)
+        rest = settled(c - n * constant(0.30078125)) - n * constant(math.log10(2) - 0.30078125)
         return let(rest, lambda r: _scaled(series(r), cast("int32", n)))
 
     def with_clamped(c: Value) -> Value:

@@ -26,19 +26,20 @@ from tapml.kernels.mathlib.text import (
     negated,
     reinterpret,
     select,
+    settled,
+    unsigned,
 )
 
-_SPLITTER = 4097.0
-"""2**12 + 1: cuts a float32 in two halves of 12 bits."""
+_UPPER = 0xFFFFF000
+"""Sign, exponent and the upper 12 of the 24 bits of a float32."""
 _LOG2_E = 1 / math.log(2)
 _LOG2_E_HIGH = float(numpy.float32(_LOG2_E))
 
 
 def _halves(x: Value, use: Callable[[Value, Value], Value]) -> Value:
     """``use(high, low)`` with x = high + low, each of 12 bits."""
-    return let(
-        x * constant(_SPLITTER), lambda c: let(c - (c - x), lambda high: let(x - high, lambda low: use(high, low)))
-    )
+    upper = reinterpret("float32", reinterpret("uint32", x) & unsigned(_UPPER))
+    return let(upper, lambda high: let(x - high, lambda low: use(high, low)))
 
 
 def _product(a: Value, b: Value, use: Callable[[Value, Value], Value]) -> Value:
@@ -46,12 +47,11 @@ def _product(a: Value, b: Value, use: Callable[[Value, Value], Value]) -> Value:
 
     def of(a: Value, b: Value) -> Value:
         def with_halves(p: Value, ah: Value, al: Value, bh: Value, bl: Value) -> Value:
-            return let(((ah * bh - p) + ah * bl + al * bh) + al * bl, lambda error: use(p, error))
+            first = settled(settled(ah * bh) - p)
+            return let(first + settled(ah * bl) + settled(al * bh) + al * bl, lambda error: use(p, error))
 
-        return let(
-            a * b,
-            lambda p: _halves(a, lambda ah, al: _halves(b, lambda bh, bl: with_halves(p, ah, al, bh, bl))),
-        )
+        p = settled(a * b)
+        return _halves(a, lambda ah, al: _halves(b, lambda bh, bl: with_halves(p, ah, al, bh, bl)))
 
     return let(a, lambda a: let(b, lambda b: of(a, b)))
 
@@ -60,7 +60,8 @@ def _sum(a: Value, b: Value, use: Callable[[Value, Value], Value]) -> Value:
     """``use(sum, error)`` for |a| >= |b|."""
 
     def of(a: Value, b: Value) -> Value:
-        return let(a + b, lambda s: let(b - (s - a), lambda error: use(s, error)))
+        s = settled(a + b)
+        return let(b - settled(s - a), lambda error: use(s, error))
 
     return let(a, lambda a: let(b, lambda b: of(a, b)))
 
@@ -85,19 +86,14 @@ def _log2_pair(x: Value, use: Callable[[Value, Value], Value]) -> Value:
         return let(e, lambda e: let(reinterpret("float32", mantissa) - constant(1), lambda f: of_mantissa(e, f)))
 
     def of_mantissa(e: Value, f: Value) -> Value:
-        return let(
-            constant(2) + f,
-            lambda d: let(
-                f / d,
-                lambda s: _product(
-                    s,
-                    d,
-                    lambda p, error: let(
-                        (((f - p) - error) - s * (f - (d - constant(2)))) / d, lambda r: of_s(e, s, r)
-                    ),
-                ),
-            ),
-        )
+        d = settled(constant(2) + f)
+        s = settled(f / d)
+
+        def with_rest(p: Value, error: Value) -> Value:
+            lost = f - settled(d - constant(2))
+            return let(((settled(f - p) - error) - s * lost) / d, lambda rest: of_s(e, s, rest))
+
+        return _product(s, d, with_rest)
 
     def of_s(e: Value, s: Value, rest: Value) -> Value:
         # log(1 + f) = 2 s + 2 rest + s**3 * tail
@@ -185,12 +181,12 @@ def fmod(a: Value, b: Value) -> Value:
             def adjust(r: Value) -> Value:  # the quotient may have been rounded up to the next integer
                 return let(select(r < constant(0), r + s, r), lambda r: reduce(r, b, rounds - 1))
 
-            return let((rest - p) - error, adjust)
+            return let(settled(rest - p) - error, adjust)
 
         return let(reinterpret("int32", rest / b).shifted_right(23) - integer(127 + 20), with_exponent)
 
     def signed(a: Value, b: Value) -> Value:
-        large = absolute(b) > constant(2.0**100)  # halves of such numbers would overflow
+        large = absolute(b) > constant(2.0**100)  # products of such numbers would overflow
         scale = select(large, constant(2.0**-30), constant(1))
 
         def of_sizes(x: Value, y: Value) -> Value:

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import numpy
 
-
 Result = TypeVar("Result")
 
 
@@ -222,6 +221,22 @@ def _named(value: Value, *, mutable: bool = False) -> Value:
     else:
         writer.lines.append(f"{kind} {name} = {value.text};")
     return Value(name, value.dtype)
+
+
+_RARE = 0x00345678
+"""Bits of a subnormal number, which no computation here aims at."""
+
+
+def settled(value: Value) -> Value:
+    """A name for a float32 that is rounded here and nowhere else.
+
+    Compilers may reassociate: WGSL's and Metal's do, and so does Mesa with what comes without NoContraction.  Where
+    rounding errors are computed, (a + b) - a must not become b.  So the value goes through an operation on its bits
+    that could change it, for all that a compiler knows; it adds 2**-149 to one subnormal number.
+    """
+    bits = _named(reinterpret("uint32", value))
+    rare = select(bits.equals(unsigned(_RARE)), unsigned(1), unsigned(0))
+    return _named(reinterpret("float32", Value(f"({bits.text} | {rare.text})", "uint32")))
 
 
 def is_nan(x: Value) -> Value:
