@@ -22,7 +22,7 @@ $(READY): constraints.txt setup.cfg pyproject.toml .ci/setup
 	@.ci/setup
 	@touch $@
 
-demo: $(READY)  ## carve SmolLM2-135M and all-MiniLM-L6-v2, and migrate both to llvm (5 to 10 minutes)
+demo: $(READY)  ## carve SmolLM2-135M and all-MiniLM-L6-v2, and migrate them to llvm and WebGPU (5 to 15 minutes)
 	@$(BIN)/python examples/demo.py
 
 test: lint  ## ruff, mypy, and every test that is not slow (at most 15 minutes on 2 cores)

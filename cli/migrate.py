@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Examples:
   tapml migrate suite --target llvm
   tapml migrate suite --target llvm --gate end --jobs 2
+  tapml migrate suite --target webgpu --device webgpu:native --gate end
   tapml migrate suite --target llvm --with my_operators.py --restart
 """
 )

@@ -28,8 +28,12 @@ def target_options(function: F) -> F:
     """``--target``, ``--device``, ``--jobs``, ``--timeout``, ``--memory-limit``, ``--with``, ``--json``."""
     for option in reversed(
         (
-            click.option("--target", required=True, help="What kernels are compiled for, such as llvm."),
-            click.option("--device", default="", help="Where they execute.  [default: the best one here]"),
+            click.option("--target", required=True, help="What kernels are compiled for: llvm, webgpu, ..."),
+            click.option(
+                "--device",
+                default="",
+                help="Where they execute, as `tapml devices` names it, or rpc://host:port/key.  [default: the best one here]",
+            ),
             click.option("--jobs", type=click.IntRange(1), help="Worker processes.  [default: one a core]"),
             click.option(
                 "--timeout",

@@ -99,6 +99,7 @@ def _passes() -> tvm.transform.Pass:
             s.UnifyThreadBinding(),
             s.LowerMatchBuffer(),
             s.LowerOpaqueBlock(),
+            t.StmtSimplify(),
             tirx.transform.prim_func_pass(_single_elements, opt_level=0),
             t.FlattenBuffer(),
             t.BF16ComputeLegalize(),

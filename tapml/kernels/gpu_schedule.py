@@ -25,17 +25,20 @@ _WORTH_SHARING = 64
 """Terms from which a reduction is worth being shared between threads."""
 _TERMS_A_THREAD = 1 << 15
 """Terms that one thread adds up at most, where there are outputs enough to give every thread one."""
-
-
 _TILE, _TILED_TERMS = 4, 16
+"""Outputs along each of two axes that a thread computes, and terms from which that is worth it."""
 
 
 @dataclass(frozen=True)
 class Threads:
-    """How many threads a block may have (``most``) and has where nothing else decides (``usual``)."""
+    """How many threads a block may have (``most``) and has where nothing else decides (``usual``).
+
+    ``whole_tiles``: a thread's tile must not reach beyond the outputs, which would take a condition for each of them.
+    """
 
     most: int = 256
     usual: int = 64
+    whole_tiles: bool = False
 
 
 def schedule(function: tirx.PrimFunc, threads: Threads) -> tirx.PrimFunc:
@@ -114,6 +117,12 @@ def _share_reduction(sch: Schedule, name: str, threads: Threads) -> bool:
     return True
 
 
+def _tile_size(extent: int, threads: Threads) -> int:
+    if not threads.whole_tiles:
+        return min(_TILE, extent)
+    return next(size for size in range(_TILE, 0, -1) if extent % size == 0)
+
+
 def _tile(sch: Schedule, name: str, threads: Threads) -> bool:
     """Four by four outputs a thread, so that a value which is loaded serves four of them (a matrix product)."""
     block = sch.get(sch.get_sblock(name))
@@ -123,10 +132,11 @@ def _tile(sch: Schedule, name: str, threads: Threads) -> bool:
     if len(wide) < 2 or len(block.writes) > 1 or terms < _TILED_TERMS:
         return False
     row, column = wide[-2:]
-    if int(sch.get(row).extent) < _TILE or int(sch.get(column).extent) < _TILE:
+    high, broad = (_tile_size(int(sch.get(r).extent), threads) for r in (row, column))
+    if high * broad < _TILE:
         return False
-    rows, ii = sch.split(row, [None, _TILE])
-    columns, jj = sch.split(column, [None, _TILE])
+    rows, ii = sch.split(row, [None, high])
+    columns, jj = sch.split(column, [None, broad])
     outer = [rows if r is row else columns if r is column else r for r in spatial]
     sch.reorder(*outer, *reduce, ii, jj)
     thread = _bind(sch, outer, threads)

@@ -41,4 +41,6 @@ DIALECT = Dialect(
     functions=frozenset(FUNCTIONS),
     reserved=frozenset(_RESERVED.split()),
     narrow_select=False,
+    # clspv (as in pyclspv 0.0.1) crashes over convert_double of an integer; the cast is the same
+    repairs=(("convert_double(", "(double)("),),
 )

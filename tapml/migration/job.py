@@ -238,7 +238,7 @@ def _run_case(case: Case, executable: Executable, clock: _Clock, truth: Oracle) 
     with clock.phase("judge"):
         verdict = judge(case.signature, case.tensors, case.results, candidate, oracle=truth)
         drift = determinism(candidate, list(zip(names, second.results, strict=True)))
-    warnings = (*verdict.warnings, *first.notes, *((drift,) if drift else ()))
+    warnings = (*verdict.warnings, *dict.fromkeys((*first.notes, *second.notes)), *((drift,) if drift else ()))
     return CaseResult(
         case.id,
         verdict.passed,

@@ -73,7 +73,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 @pytest.mark.parametrize("page", pages())
 def test_commands_parse(page: Path) -> None:
     for words in commands(page):
-        context = click.Context(cli, info_name="tapml")
+        context = click.Context(cli, info_name="tapml", **cli.context_settings)
         command = cli.get_command(context, words[0])
         assert command is not None, f"{page.name}: tapml {' '.join(words)}"
         own = click.Context(command, info_name=words[0], parent=context)

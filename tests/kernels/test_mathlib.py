@@ -126,7 +126,9 @@ def require(found: Floats, exact: NDArray[numpy.float64], ulp: float, arguments:
     wrong = (numpy.isnan(found) != numpy.isnan(rounded)) | (numpy.isinf(found) != numpy.isinf(rounded))
     wrong |= numpy.isinf(rounded) & (numpy.sign(found) != numpy.sign(rounded))
     wrong |= (rounded == 0) & (found == 0) & (numpy.signbit(found) != numpy.signbit(rounded))
-    assert not wrong.any(), f"{arguments}: {found[wrong][:5]} where {rounded[wrong][:5]} is right, at {wrong.nonzero()[0][:5]}"
+    assert not wrong.any(), (
+        f"{arguments}: {found[wrong][:5]} where {rounded[wrong][:5]} is right, at {wrong.nonzero()[0][:5]}"
+    )
     finite = numpy.isfinite(rounded) & (abs(rounded) < LARGEST)
     unit = numpy.maximum(numpy.spacing(abs(rounded[finite])).astype(float), 2.0**-149)
     errors = abs(found[finite] - exact[finite]) / unit
@@ -167,7 +169,9 @@ def test_angle(compiled: ctypes.CDLL) -> None:
 
 
 def test_remainders_are_exact(compiled: ctypes.CDLL) -> None:
-    x, y = pairs((magnitudes(1), magnitudes(2)), (uniform(-100, 100), uniform(-3, 3, 1)), (uniform(0, 1e6), uniform(0, 1)))
+    x, y = pairs(
+        (magnitudes(1), magnitudes(2)), (uniform(-100, 100), uniform(-3, 3, 1)), (uniform(0, 1e6), uniform(0, 1))
+    )
     with numpy.errstate(all="ignore"):
         near = ~(abs(x / y) > 2.0**60)  # beyond, it is documented to be wrong
     x, y = x[near], y[near]
