@@ -136,15 +136,22 @@ def find_suite(name: str, work: Path) -> Path:
     return work / name
 
 
+def file_of(suite: str, device: str, work: Path) -> Path:
+    return work / "rows" / f"{Path(suite).name}@{device.replace('/', '_')}.json"
+
+
+def recall(file: Path) -> Row | None:
+    """The row that an earlier run left."""
+    return Row(**json.loads(file.read_text())) if file.is_file() else None
+
+
 def measure(suite: str, device: str, options: argparse.Namespace) -> Row:
-    """One row, from its file where that is there and has what is asked for.  Whatever goes wrong is in the row."""
-    label = Path(suite).name
-    file = options.work / "rows" / f"{label}@{device.replace('/', '_')}.json"
+    """One row, an earlier one if it has what is asked for.  Whatever goes wrong is in the row."""
+    label, file = Path(suite).name, file_of(suite, device, options.work)
     hybrid = options.gate != "none"
-    if file.is_file() and not options.again:
-        row = Row(**json.loads(file.read_text()))
-        if not row.error and (not hybrid or "final" in row.figures):
-            return row
+    row = None if options.again else recall(file)
+    if row is not None and not row.error and (not hybrid or "final" in row.figures):
+        return row
     path = find_suite(suite, options.work)
     figures, log = file.with_suffix(".tapml"), file.with_suffix(".log")
     figures.unlink(missing_ok=True)
@@ -199,8 +206,8 @@ def totals(rows: Sequence[Row]) -> list[tuple[bool, str]]:
 
 def cause(message: str) -> str:
     """A message without its numbers and names of cases, so that what has one cause reads the same."""
-    message = re.sub(r"kernel_\w+|\b[0-9a-f]{8,}\b", "_", message)
-    message = re.sub(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?", "#", message)
+    message = re.sub(r"kernel_\w+", "_", message)
+    message = re.sub(r"(?<![A-Za-z\d])[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?", "#", message)
     return re.sub(r"#(?:[,\s]+#)+", "#", message)
 
 
@@ -254,9 +261,9 @@ def main() -> int:
     rows = []
     for device in options.devices:
         for suite in suites:
-            if options.table and not (options.work / "rows" / f"{Path(suite).name}@{device}.json").is_file():
+            row = recall(file_of(suite, device, options.work)) if options.table else measure(suite, device, options)
+            if row is None:
                 continue
-            row = measure(suite, device, options)
             rows.append(row)
             if not options.table:
                 print(f"{row.suite} on {device}: {row.count('verified')}/{len(row.outcomes)}, {row.hybrid}", flush=True)

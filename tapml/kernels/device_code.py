@@ -23,6 +23,7 @@ from tapml.kernels.gpu_schedule import Threads, schedule
 from tapml.kernels.launches import expand
 from tapml.kernels.legalise.floats import keep_casts_of_bfloat16, keep_special_values
 from tapml.kernels.legalise.functions import call_own_functions, rename_reserved
+from tapml.kernels.legalise.literals import name_literals
 from tapml.kernels.legalise.loads import load_unconditionally
 from tapml.kernels.legalise.reductions import from_known_reductions, to_known_reductions
 from tapml.kernels.legalise.retype import memory_dtype, retype
@@ -178,9 +179,10 @@ def emit(name: str, function: tirx.PrimFunc, dialect: Dialect, target: tvm.targe
             function = load_unconditionally(function)
         if not dialect.narrow_select:
             function = select_in_32_bits(function)
+        function, literals = name_literals(function)
         module = tvm.IRModule({symbol: function})
         built = tvm.get_global_func(f"target.build.{dialect.kind}")(module, target)
-        source = _source_of(built, name, dialect)
+        source = _source_of(built, name, (*dialect.repairs, *literals.items()))
     except Exception as error:
         raise CompileError(_words(error)) from error
     kernel = Kernel(
@@ -201,10 +203,10 @@ def _words(error: Exception) -> str:
     return f"TVM: {type(error).__name__}: {lines[-1].strip() if lines else ''}"[:400]
 
 
-def _source_of(built: Any, name: str, dialect: Dialect) -> str:
+def _source_of(built: Any, name: str, repairs: tuple[tuple[str, str], ...]) -> str:
     """The text of one kernel."""
     text = str(built.inspect_source())
-    for wrong, right in dialect.repairs:
+    for wrong, right in repairs:
         text = text.replace(wrong, right)
     if not text.strip():
         raise CompileError(f"no source for kernel {name}")
@@ -213,10 +215,9 @@ def _source_of(built: Any, name: str, dialect: Dialect) -> str:
 
 def iterations(node: Any) -> int:
     """Loop iterations that one thread goes through at most, of all loops together; loops without end count as none."""
-    if isinstance(node, tirx.For):
+    if isinstance(node, tirx.For) and node.kind != tirx.ForKind.THREAD_BINDING:
         extent = int(node.extent) if isinstance(node.extent, tirx.IntImm) else 0
-        own = 0 if node.kind == tirx.ForKind.THREAD_BINDING else extent
-        return own + max(extent, 1) * iterations(node.body)
+        return extent + max(extent, 1) * iterations(node.body)
     if isinstance(node, tirx.SeqStmt):
         return sum(iterations(part) for part in node.seq)
     if isinstance(node, tirx.IfThenElse):

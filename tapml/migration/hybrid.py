@@ -14,7 +14,7 @@ from tapml.carving.interception import CallMode, Entry
 from tapml.carving.origin import source_line
 from tapml.carving.reference import Reference
 from tapml.carving.sources import SourceSpec, load_source
-from tapml.errors import DeviceError, SuiteError, TapmlError, UsageError
+from tapml.errors import DeviceError, SuiteError, TapmlError, UnsupportedError, UsageError
 from tapml.lowering.registry import load_extensions
 from tapml.migration.cache import KernelCache
 from tapml.migration.job import open_device, open_suite
@@ -195,7 +195,7 @@ class HybridProgram:
         text = ""
         try:
             outputs = self.reference.run(mode)
-        except (UsageError, DeviceError) as error:
+        except (UsageError, DeviceError, UnsupportedError) as error:
             comparison = ModelComparison(False, error.message, ())
         else:
             comparison = compare_outputs(self.expected, outputs)

@@ -100,7 +100,7 @@ CASES = {
     "exp10": Case(1.3, lambda: uniform(-46, 39), lambda x: 10**x),
     "log": Case(1.0, lambda: both(magnitudes(), uniform(0.5, 2))),
     "log2": Case(2.0, lambda: both(magnitudes(), uniform(0.5, 2))),
-    "log10": Case(1.5, lambda: both(magnitudes(), uniform(0.5, 2))),
+    "log10": Case(2.0, lambda: both(magnitudes(), uniform(0.5, 2))),
     "log1p": Case(2.5, lambda: both(uniform(-1, 3), magnitudes())),
     "tanh": Case(1.5, lambda: both(uniform(-3, 3), magnitudes())),
     "erf": Case(3.0, lambda: both(uniform(-4, 4), magnitudes())),
@@ -193,7 +193,7 @@ def test_wgsl_is_taken() -> None:
     )
     runner._device.create_shader_module(code=source)
     with pytest.raises(Exception, match="tapml_missing"):
-        runner._device.create_shader_module(code=source.replace("tapml_exp(", "tapml_missing(", 1))
+        runner._device.create_shader_module(code=source.replace("= tapml_exp(", "= tapml_missing(", 1))
 
 
 def test_opencl_c_is_taken() -> None:

@@ -97,13 +97,6 @@ def open_chromium(*, timeout: float = 60.0) -> BrowserRunner:
         raise
 
 
-def _base() -> str | None:
-    """Where the browser's files may lie: its sockets need short names, and a worker's directory has a long one."""
-    given = tempfile.gettempdir()
-    longest = 108 - len("/tapml-chromium-01234567/org.chromium.Chromium.0123456/SingletonSocket") - 8
-    return None if len(os.fsencode(given)) <= longest or not os.path.isdir("/tmp") else "/tmp"
-
-
 class Chromium:
     """A headless browser that shows the page of ``hub``."""
 
@@ -115,7 +108,7 @@ class Chromium:
     def start(self) -> None:
         """Launch it, and wait until its page is connected.  Raises :class:`DeviceError`."""
         self._hub.expel(_PAGE, "its browser was launched again")
-        folder = Path(tempfile.mkdtemp(prefix="tapml-chromium-", dir=_base()))
+        folder = Path(tempfile.mkdtemp(prefix="tapml-chromium-"))
         url = f"{self._hub.url()}&name={_PAGE}"
         command = [self._executable, *_FLAGS, f"--user-data-dir={folder / 'profile'}", url]
         self._log = log = tempfile.TemporaryFile()  # noqa: SIM115  (has no name: nothing to remove)

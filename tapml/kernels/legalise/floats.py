@@ -15,7 +15,9 @@ from tvm import tirx
 
 from tapml.kernels.dialect import Dialect
 
-_EXPONENT, _MAGNITUDE = 0x7F800000, 0x7FFFFFFF
+_EXPONENT = 0x7F800000
+_BITS = {"uint32": (0x7FFFFFFF, _EXPONENT), "uint64": (0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000)}
+"""All but the sign, and infinity."""
 _BITS_OF = {float("inf"): _EXPONENT, float("-inf"): 0xFF800000}
 _NAN = 0x7FC00000
 
@@ -37,19 +39,22 @@ def keep_special_values(function: tirx.PrimFunc, dialect: Dialect) -> tirx.PrimF
 
 
 def is_nan(x: Any) -> Any:
-    """Whether a float32 or float16 value is a NaN, whatever a compiler assumes; other dtypes by comparison."""
-    dtype = str(x.ty.dtype)
+    """Whether a value is a NaN, whatever a compiler assumes; TVM 0.27 itself makes ``x != x`` false."""
+    if not _is_float(x):
+        return tirx.const(False, "bool")
     if isinstance(x, tirx.FloatImm):  # C cannot look at the bits of a constant
         return tirx.const(math.isnan(x.value), "bool")
-    if dtype == "float16":
-        x, dtype = tirx.Cast("float32", x), "float32"
-    if dtype != "float32":
-        return tirx.NE(x, x)
-    return _magnitude(x) > _unsigned(_EXPONENT)
+    if str(x.ty.dtype) == "float16":
+        x = tirx.Cast("float32", x)
+    magnitude, infinity = _magnitude(x)
+    return magnitude > infinity
 
 
-def _magnitude(x: Any) -> Any:
-    return tirx.BitwiseAnd(tirx.reinterpret("uint32", x), _unsigned(_MAGNITUDE))
+def _magnitude(x: Any) -> tuple[Any, Any]:
+    """The bits of a float32 or float64 without its sign, and those of infinity."""
+    dtype = "uint64" if str(x.ty.dtype) == "float64" else "uint32"
+    magnitude, infinity = _BITS[dtype]
+    return tirx.BitwiseAnd(tirx.reinterpret(dtype, x), tirx.const(magnitude, dtype)), tirx.const(infinity, dtype)
 
 
 def _unsigned(value: int) -> Any:
@@ -69,7 +74,7 @@ def _not_equal(node: Any) -> Any:
     a, b = node.a, node.b
     if str(a.ty.dtype) == "bool":
         return tirx.Or(tirx.And(a, tirx.Not(b)), tirx.And(tirx.Not(a), b))
-    if not _is_float(a) or str(a.ty.dtype) == "float64":
+    if not _is_float(a):
         return node
     if a.same_as(b):
         return is_nan(a)
@@ -81,7 +86,7 @@ def _equal(node: Any) -> Any:
     a, b = node.a, node.b
     if isinstance(b, tirx.FloatImm) and math.isinf(b.value) and b.value > 0 and str(a.ty.dtype) == "float32":
         if getattr(getattr(a, "op", None), "name", "") == "tirx.fabs":
-            return tirx.EQ(_magnitude(a.args[0]), _unsigned(_EXPONENT))
+            return tirx.EQ(*_magnitude(a.args[0]))
         return tirx.EQ(tirx.reinterpret("uint32", a), _unsigned(_EXPONENT))
     return node
 

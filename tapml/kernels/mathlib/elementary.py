@@ -235,7 +235,7 @@ _SIN, _ATAN, _ASIN = _odd(math.sin, 1.0), _odd(math.atan, 1.0), _odd(math.asin, 
 
 
 def _signed(x: Value, magnitude: Value) -> Value:
-    return select(x < constant(0), -magnitude, magnitude)
+    return select(negative(x), -magnitude, magnitude)
 
 
 def tanh(x: Value) -> Value:

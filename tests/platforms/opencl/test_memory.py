@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tapml.errors import DeviceError
@@ -82,10 +80,3 @@ def test_closing_frees_everything() -> None:
     memory.give([memory.take(1 << 16)])
     memory.close()
     assert device.live == []
-
-
-@pytest.mark.parametrize("name", ["memory.py", "words.py"])
-def test_opencl_and_vulkan_have_the_same(name: str) -> None:
-    folder = Path(__file__).resolve().parents[3] / "platforms"
-    here, there = ((folder / p / name).read_text().split("\n\n", 2) for p in ("opencl", "vulkan"))
-    assert here[0] == there[0] and here[2] == there[2]
