@@ -81,7 +81,7 @@ def test_through_a_device_it_names_the_argument() -> None:
     loaded = opened("webgpu:native")[1].load(build(call, "webgpu:native"), call.signature)
     assert loaded.run(call.tensors).results[0].tolist() == [4, 6]
     with pytest.raises(
-        (DeviceError, UnsupportedError), match="argument 1 between -2147483648 and 2147483647.*4294967296"
+        (DeviceError, UnsupportedError), match=r"argument 1 between -2147483648 and 2147483647.*4294967296"
     ):
         loaded.run([call.tensors[0], torch.tensor([3, 1 << 32])])
 
