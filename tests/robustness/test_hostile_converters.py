@@ -59,7 +59,7 @@ def migrated(shared_place: Place) -> tuple[subprocess.CompletedProcess[str], dic
     carved = shared_place.run("carve", f"{HERE / 'hostile_program.py'}:make", "-o", "suite")
     assert carved.returncode == 0, carved.stderr
     done = shared_place.run(
-        "migrate", "suite", "--target", "llvm", "--timeout", 5, "--memory-limit", 1024,
+        "migrate", "suite", "--target", "llvm", "--timeout", 9, "--memory-limit", 1024,
         "--with", HERE / "hostile_converters.py", "--json", "out.json", timeout=200,
     )  # fmt: skip
     data = json.loads((shared_place.work / "out.json").read_text())
