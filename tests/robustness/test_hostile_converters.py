@@ -15,9 +15,9 @@ TWICE = ", in each of two processes"
 EXPECTED = {
     # operator: (status, converter, in its message)
     "exp": ("crashed", "segfaults", f"killed by SIGSEGV while lowering by segfaults (hostile_converters.py:.*){TWICE}"),
-    "sin": ("timed out", "loops_in_python", "no answer within 5 s while lowering"),
-    "cos": ("timed out", "loops_in_c", "no answer within 5 s while lowering"),
-    "reciprocal": ("timed out", "waits_for_itself", "no answer within 5 s while lowering"),
+    "sin": ("timed out", "loops_in_python", "no answer within 9 s while lowering"),
+    "cos": ("timed out", "loops_in_c", "no answer within 9 s while lowering"),
+    "reciprocal": ("timed out", "waits_for_itself", "no answer within 9 s while lowering"),
     "log": ("crashed", "grows_in_python", "MB of memory, the limit is 1024 MB"),
     "sqrt": ("crashed", "touches_pages", "MB of memory, the limit is 1024 MB"),
     "rsqrt": ("crashed", "allocates_at_once", "memory limit: Unable to allocate"),
@@ -43,7 +43,7 @@ EXPECTED = {
     "lgamma": ("failed", "returns_a_foreign_expression", "unbound"),
     "relu": ("failed", "is_wrong", "a defect, not rounding"),
     "sigmoid": ("migrated", "", ""),
-    "tan": ("timed out", "kernel_loops", "no answer within 5 s while running case"),
+    "tan": ("timed out", "kernel_loops", "no answer within 9 s while running case"),
     "atan": ("migrated", "kernel_writes_its_input", ""),
     "tanh": ("crashed", "kernel_aborts", "killed by SIGABRT while running case"),
     "erfc": ("failed", "sleeps_in_a_thread", "raised ValueError: a thread was left"),
