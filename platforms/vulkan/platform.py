@@ -12,7 +12,6 @@ import tvm
 
 from tapml.kernels import gpu_platform
 from tapml.kernels.gpu_platform import PlanDevice, build_plan
-from tapml.kernels.gpu_schedule import Threads
 from tapml.kernels.opencl_c import DIALECT
 from tapml.kernels.plan import Artifact
 from tapml.lowering.lower import Lowered
@@ -22,7 +21,6 @@ from tapml.platforms.vulkan.devices import list_devices
 from tapml.platforms.vulkan.driver import VulkanRunner
 
 _DIALECT = replace(DIALECT, conditional_loads=False)
-_THREADS = Threads(whole_tiles=True)  # clspv crashes over kernels with many conditions
 
 
 class VulkanPlatform:
@@ -43,7 +41,7 @@ class VulkanPlatform:
 
     def build(self, lowered: Lowered, device: str) -> Artifact:
         """The sources stay among the files, for whoever wants to read them."""
-        artifact = build_plan(lowered, self.target(), _DIALECT, threads=_THREADS)
+        artifact = build_plan(lowered, self.target(), _DIALECT)
         files, kernels = dict(artifact.files), {}
         for name, kernel in artifact.plan.kernels.items():
             kernels[name] = replace(kernel, file=f"{name}.spv")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import Schedule, ScheduleError
 
@@ -31,14 +33,10 @@ _TILE, _TILED_TERMS = 4, 16
 
 @dataclass(frozen=True)
 class Threads:
-    """How many threads a block may have (``most``) and has where nothing else decides (``usual``).
-
-    ``whole_tiles``: a thread's tile must not reach beyond the outputs, which would take a condition for each of them.
-    """
+    """How many threads a block may have (``most``) and has where nothing else decides (``usual``)."""
 
     most: int = 256
     usual: int = 64
-    whole_tiles: bool = False
 
 
 def schedule(function: tirx.PrimFunc, threads: Threads) -> tirx.PrimFunc:
@@ -117,22 +115,29 @@ def _share_reduction(sch: Schedule, name: str, threads: Threads) -> bool:
     return True
 
 
-def _tile_size(extent: int, threads: Threads) -> int:
-    if not threads.whole_tiles:
-        return min(_TILE, extent)
+def _tile_size(extent: int) -> int:
+    """The largest that divides ``extent``.
+
+    A tile must not reach beyond the outputs: TVM 0.27 may leave out the condition where registers are copied back (a
+    product of 2 by 31 and 31 by 257), and clspv crashes over kernels with many conditions.
+    """
     return next(size for size in range(_TILE, 0, -1) if extent % size == 0)
 
 
 def _tile(sch: Schedule, name: str, threads: Threads) -> bool:
-    """Four by four outputs a thread, so that a value which is loaded serves four of them (a matrix product)."""
+    """Four by four outputs a thread, so that a value which is loaded serves four of them (a matrix product).
+
+    Not where a load has a condition (padding): sixteen of them in a loop are slower than what is saved, and
+    SwiftShader's compiler does not end over them.
+    """
     block = sch.get(sch.get_sblock(name))
     spatial, reduce = _nest(sch, name)
     wide = [r for r in spatial if int(sch.get(r).extent) > 1]
     terms = math.prod(int(sch.get(r).extent) for r in reduce)
-    if len(wide) < 2 or len(block.writes) > 1 or terms < _TILED_TERMS:
+    if len(wide) < 2 or len(block.writes) > 1 or terms < _TILED_TERMS or _has_conditions(block.body):
         return False
     row, column = wide[-2:]
-    high, broad = (_tile_size(int(sch.get(r).extent), threads) for r in (row, column))
+    high, broad = (_tile_size(int(sch.get(r).extent)) for r in (row, column))
     if high * broad < _TILE:
         return False
     rows, ii = sch.split(row, [None, high])
@@ -141,9 +146,21 @@ def _tile(sch: Schedule, name: str, threads: Threads) -> bool:
     sch.reorder(*outer, *reduce, ii, jj)
     thread = _bind(sch, outer, threads)
     _add_up_in_register(sch, name, thread)
-    sch.unroll(ii)
-    sch.unroll(jj)
+    begin = _begin_before(sch, name, reduce[0])
+    for loop in (ii, jj, *sch.get_loops(begin)[-2:]):
+        sch.unroll(loop)
     return True
+
+
+def _has_conditions(body: Any) -> bool:
+    found: list[Any] = []
+
+    def visit(call: Any) -> None:
+        if getattr(call.op, "name", "") == "prim.if_then_else":
+            found.append(call)
+
+    tvm_ffi.structural_walk(body, (tvm.ir.Call, visit))
+    return bool(found)
 
 
 def _keep_pairs_local(sch: Schedule, name: str) -> None:
@@ -168,7 +185,14 @@ def _one_thread_each(sch: Schedule, name: str, threads: Threads) -> Schedule:
         thread = _bind(sch, [sch.add_unit_loop(reduce[0])], threads)
     if len(sch.get(sch.get_sblock(name)).writes) > 1:
         return sch
-    return attempt(sch, partial(_add_up_in_register, name=name, thread=thread))
+    sch = attempt(sch, partial(_add_up_in_register, name=name, thread=thread))
+    return attempt(sch, partial(_begin_before, name=name, loop=reduce[0]))
+
+
+def _begin_before(sch: Schedule, name: str, loop: Any) -> Any:
+    """Give sums their first value before the loop, the block that does it; in the loop it would take a condition for
+    each of them, over which SwiftShader's compiler does not end."""
+    return sch.decompose_reduction(sch.get_sblock(name), loop)
 
 
 def _add_up_in_register(sch: Schedule, name: str, thread: Any) -> None:

@@ -63,6 +63,15 @@ def test_products(m: int, k: int, n: int) -> None:
     products(m, k, n)
 
 
+@pytest.mark.parametrize("shape", [(2, 31, 257), (4, 40, 258), (7, 31, 9), (8, 31, 260), (37, 64, 36), (3, 16, 1000)])
+@pytest.mark.parametrize("device", [DEVICE, "metal:emulated"])
+def test_tiles_end_where_the_matrix_does(device: str, shape: tuple[int, int, int]) -> None:
+    """Executed where writes beyond a buffer are seen, too."""
+    m, k, n = shape
+    ran = run_any(record("aten.mm.default", (tensor((m, k)), tensor((k, n), 1))), device)
+    assert ran.right, f"{ran.verdict.explanation} {ran.faults}"
+
+
 @pytest.mark.slow
 @LONG
 @given(SHAPES, st.data())

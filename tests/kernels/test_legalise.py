@@ -267,3 +267,12 @@ def test_dialects_say_what_they_are() -> None:
         dialect = dialect_of(target)
         assert dialect.memory <= dialect.values and "bool" not in dialect.memory
         assert {"float32", "int32", "bool"} <= dialect.values
+
+
+def test_the_largest_float_is_not_rounded_up() -> None:
+    """3.4028235e+38 is what it reads as, and no float32: Chromium's compiler refuses that."""
+    x = te.placeholder((4,), "float32", name="x")
+    source = text(
+        written("webgpu", [x], [te.compute((4,), lambda i: x[i] * tirx.const(LARGEST, "float32"), name="out")])
+    )
+    assert "3.4028234663852886e+38f" in source

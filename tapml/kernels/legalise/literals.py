@@ -30,7 +30,9 @@ def name_literals(function: tirx.PrimFunc) -> tuple[tirx.PrimFunc, dict[str, str
         kind = numpy.dtype(dtype).type
         if kind(float(f"{value:.6e}")) == kind(value):
             return node
-        text = repr(float(str(kind(value)))) + _SUFFIX[dtype]
+        shortest = float(str(kind(value)))  # the largest float32 is rounded up by that: Tint calls it too large
+        exact = float(kind(value))
+        text = repr(exact if abs(shortest) > float(numpy.finfo(kind).max) else shortest) + _SUFFIX[dtype]
         name = next((n for n, t in found.items() if t == text), f"{_NAME}{len(found)}")
         found[name] = text
         return tirx.call_pure_extern(dtype, name)
