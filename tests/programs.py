@@ -79,3 +79,16 @@ def triangle_float64() -> tuple[nn.Module, tuple[Any, ...]]:
 
 def silu() -> tuple[nn.Module, tuple[Any, ...]]:
     return nn.SiLU().eval(), (torch.linspace(-3, 3, 10),)
+
+
+class Places(nn.Module):
+    """int64[5] a permutation -> int64[5] its inverse, written into memory that was never given values."""
+
+    def forward(self, order: torch.Tensor) -> torch.Tensor:
+        places = torch.empty_like(order)
+        places.index_put_((order,), torch.arange(5))
+        return places + 1
+
+
+def places() -> tuple[nn.Module, tuple[Any, ...]]:
+    return Places().eval(), (torch.tensor([3, 0, 4, 1, 2]),)

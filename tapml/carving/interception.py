@@ -207,6 +207,18 @@ class CallMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return entry
 
 
+def define(tensors: Tensors, output: Any) -> None:
+    """Zero the values that a call left undefined, so that two runs of one program are the same.
+
+    ``tensors`` were given to the call, ``output`` is what it returned.  A program that reads such values shows it: its
+    outputs differ from those of a run in which nobody zeroes them.
+    """
+    given = {t.untyped_storage()._cdata for t in tensors}
+    for tensor in tensors_in(output):
+        if tensor.untyped_storage()._cdata not in given:
+            tensor.zero_()
+
+
 def _require_strided(func: Operator, tensors: Tensors) -> None:
     for tensor in tensors:
         if tensor.layout != torch.strided:

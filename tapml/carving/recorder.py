@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from tapml.carving.classify import tensors_in
-from tapml.carving.interception import CallMode, Entry, Operator
+from tapml.carving.interception import CallMode, Entry, Operator, define
 from tapml.carving.origin import Module, source_line
 from tapml.carving.selection import Figures, Instance, Selection, has_figures
 from tapml.errors import UsageError
@@ -129,7 +128,7 @@ class Recorder(CallMode):  # type: ignore[no-untyped-call]
         if entry.kind != "compute" and seen.selection.first is not None:
             output = func(*args, **kwargs)
             if entry.kind == "undefined":
-                _define(tensors, output)
+                define(tensors, output)
             return output
         before = self._before(entry, tensors)
         output = func(*args, **kwargs)
@@ -141,7 +140,7 @@ class Recorder(CallMode):  # type: ignore[no-untyped-call]
         before = self._before(entry, tensors)
         output = self.execute(entry, func, args, kwargs, tensors)
         if entry.kind == "undefined":
-            _define(tensors, output)
+            define(tensors, output)
         results = entry.results(tensors, output)
         signature = entry.signature
         recorded = self._recorded.get(signature.id)
@@ -239,17 +238,6 @@ class Recorder(CallMode):  # type: ignore[no-untyped-call]
         if now >= self._next_progress and self._progress is not None:
             self._next_progress = now + PROGRESS_SECONDS
             self._progress(self.calls, len(self._recorded), self._bytes)
-
-
-def _define(tensors: list[torch.Tensor], output: Any) -> None:
-    """Zero the values that a call left undefined, so that two recordings of one run are the same.
-
-    A program that reads them shows it: its outputs differ from those of the run without a recorder.
-    """
-    given = {t.untyped_storage()._cdata for t in tensors}
-    for tensor in tensors_in(output):
-        if tensor.untyped_storage()._cdata not in given:
-            tensor.zero_()
 
 
 def _held_tensors(instance: Instance) -> list[torch.Tensor]:

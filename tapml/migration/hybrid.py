@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tapml.carving.interception import CallMode, Entry
+from tapml.carving.interception import CallMode, Entry, define
 from tapml.carving.origin import source_line
 from tapml.carving.reference import Reference
 from tapml.carving.sources import SourceSpec, load_source
@@ -21,6 +21,7 @@ from tapml.migration.job import open_device, open_suite
 from tapml.numerics.model import ModelComparison, compare_outputs
 from tapml.platform import Device, Executable
 from tapml.suite.call import Signature
+from tapml.suite.case import SignatureRecord
 
 Operator = torch._ops.OpOverload
 
@@ -72,12 +73,12 @@ class HybridMode(CallMode):  # type: ignore[no-untyped-call]
     def __init__(
         self,
         model: torch.nn.Module | None,
-        signatures: Mapping[str, Signature],
+        records: Mapping[str, SignatureRecord],
         load: Callable[[Signature], Executable],
         request: HybridRequest,
     ) -> None:
         super().__init__(model, observe=False)
-        self._known = signatures
+        self._known = records
         self._load = load
         self._request = request
         self.on_target: dict[str, int] = {}
@@ -89,17 +90,22 @@ class HybridMode(CallMode):  # type: ignore[no-untyped-call]
 
     def on_entry(self, entry: Entry) -> None:
         """Decide once per kind of call."""
-        signature = self._known.get(entry.signature.id)
-        if signature is None:
+        record = self._known.get(entry.signature.id)
+        if record is None:
             self.unknown[str(entry.signature)] = None
-        elif signature.id in self._request.kernels:
-            entry.data = (self._load(signature), signature)
+            return
+        entry.kind = record.kind
+        if record.signature.id in self._request.kernels:
+            entry.data = (self._load(record.signature), record.signature)
 
     def on_call(self, entry: Entry, func: Operator, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
         name = entry.signature.operator
         if entry.data is None or not self._allowed(name):
             self.in_torch[name] = self.in_torch.get(name, 0) + 1
-            return func(*args, **kwargs)
+            output = func(*args, **kwargs)
+            if entry.kind == "undefined":
+                define(tensors, output)
+            return output
         executable, signature = entry.data
         inputs = entry.arguments(tensors)
         execution = executable.run(inputs)
@@ -159,7 +165,7 @@ class HybridProgram:
 
     setup: HybridSetup
     reference: Reference
-    signatures: dict[str, Signature]
+    records: dict[str, SignatureRecord]
     expected: dict[str, torch.Tensor]
     device: Device
     _loaded: dict[str, Executable] = field(default_factory=dict)
@@ -176,7 +182,7 @@ class HybridProgram:
         return cls(
             setup,
             load_source(SourceSpec.from_json(spec)),
-            {record.signature.id: record.signature for record in suite.signatures},
+            {record.signature.id: record for record in suite.signatures},
             suite.reference_outputs(),
             device,
         )
@@ -187,9 +193,9 @@ class HybridProgram:
         A program that raises, with these kernels, is one that is not accepted.
         """
         for signature, key in request.kernels.items():
-            self._executable(self.signatures[signature], key)
+            self._executable(self.records[signature].signature, key)
         mode = HybridMode(
-            self.reference.model, self.signatures, lambda s: self._executable(s, request.kernels[s.id]), request
+            self.reference.model, self.records, lambda s: self._executable(s, request.kernels[s.id]), request
         )
         begin = time.perf_counter()
         text = ""

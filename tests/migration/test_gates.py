@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from climbing import Listener, climb, statuses
 
+from tapml.migration.hybrid import HybridMode, HybridRequest
+from tapml.migration.job import open_suite
 from tapml.migration.settings import GATES
 
 
@@ -86,3 +89,22 @@ def test_what_fails_alone_stays_in_pytorch(copied: Callable[..., Path]) -> None:
         assert gelu.route != "converter" and result.accepted
     else:
         assert result.final is not None and result.final.in_torch["aten.gelu.default"] == 1
+
+
+def test_memory_without_values_is_zero_in_the_program_as_it_was_in_the_suite(carved: Callable[..., Path]) -> None:
+    """Kernels may be given such memory, and must not be refused for the values that happen to lie there."""
+    records = {r.signature.id: r for r in open_suite(str(carved("places"))).signatures}
+    assert [r.signature.operator for r in records.values() if r.kind == "undefined"] == ["aten.empty_like.default"]
+    mode = HybridMode(None, records, lambda _: pytest.fail("nothing runs on the target"), HybridRequest({}))
+    order = torch.tensor([3, 0, 4, 1, 2])
+    filling = torch._C._get_deterministic_fill_uninitialized_memory()
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
+    torch._C._set_deterministic_fill_uninitialized_memory(True)
+    try:
+        assert torch.empty_like(order).tolist() == [torch.iinfo(torch.int64).max] * 5
+        with mode:
+            found = torch.empty_like(order)
+    finally:
+        torch._C._set_deterministic_algorithms(False, warn_only=False)
+        torch._C._set_deterministic_fill_uninitialized_memory(filling)
+    assert found.tolist() == [0] * 5
