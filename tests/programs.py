@@ -92,3 +92,15 @@ class Places(nn.Module):
 
 def places() -> tuple[nn.Module, tuple[Any, ...]]:
     return Places().eval(), (torch.tensor([3, 0, 4, 1, 2]),)
+
+
+class Lengths(nn.Module):
+    """int64[3] lengths, complex64[2] phases -> lengths with a mark of 64 bits, phases added to themselves."""
+
+    def forward(self, lengths: torch.Tensor, phases: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        marks = (lengths.float() * 1e12).long()
+        return marks, torch.where(lengths > 1, 2**40, lengths), phases + phases
+
+
+def lengths() -> tuple[nn.Module, tuple[Any, ...]]:
+    return Lengths().eval(), (torch.tensor([1, 2, 3]), torch.tensor([1 + 2j, 3j]))

@@ -26,7 +26,7 @@ from tapml.kernels.legalise.functions import call_own_functions, rename_reserved
 from tapml.kernels.legalise.literals import name_literals
 from tapml.kernels.legalise.loads import load_unconditionally
 from tapml.kernels.legalise.reductions import from_known_reductions, to_known_reductions
-from tapml.kernels.legalise.retype import memory_dtype, retype
+from tapml.kernels.legalise.retype import memory_dtype, require_narrow_constants, retype
 from tapml.kernels.legalise.scopes import local_temporaries
 from tapml.kernels.legalise.selections import select_in_32_bits
 from tapml.kernels.mathlib.functions import FUNCTIONS, arity, called
@@ -42,6 +42,8 @@ def generate(
     Raises :class:`CompileError` with TVM's words, :class:`UnsupportedError` for what the dialect cannot express or what
     would run on the host.
     """
+    for function in functions.values():
+        require_narrow_constants(function, dialect)
     prepared, finite = to_known_reductions({n: without_offsets(f) for n, f in functions.items()})
     try:
         scheduled = {n: schedule(f, threads).with_attr("global_symbol", n) for n, f in prepared.items()}

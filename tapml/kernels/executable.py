@@ -98,6 +98,16 @@ def _require_range(values: NDArray[numpy.generic], wanted: numpy.dtype[Any], wha
         )
 
 
+def require_representable(plan: Plan, results: Sequence[tuple[str, torch.Tensor]]) -> None:
+    """Raises :class:`UnsupportedError` for a 64-bit integer among an operator's right results that the plan's dtypes do not
+    hold: no kernel could give it."""
+    for place, (name, tensor) in zip(plan.results, results, strict=True):
+        if place is not None and not tensor.dtype.is_floating_point and tensor.dtype.itemsize == 8 and tensor.numel():
+            memory = numpy.dtype(plan.buffers[place].memory)
+            if memory.itemsize < 8:
+                _require_range(tensor.detach().numpy(), memory, f"result {name}")
+
+
 def decode(data: NDArray[numpy.uint8], buffer: Buffer, dtype: torch.dtype) -> torch.Tensor:
     """The values in a buffer's bytes, as a one-dimensional tensor of ``dtype``."""
     memory = buffer.memory

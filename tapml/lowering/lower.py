@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax, te
 
 from tapml.errors import TapmlError, UnsupportedError
@@ -73,6 +74,7 @@ def lower(signature: Signature, target: str, route: str) -> Lowered:
     live = [(name, spec) for name, spec in signature.results if spec.numel]
     results = [_widen(spec) for _, spec in signature.results]
 
+    _require_dtypes(signature)
     builder = relax.BlockBuilder()
     parameters = [relax.Var(f"x{i}", relax.TensorType([span(s)], s.dtype)) for i, s in enumerate(signature.tensors)]
     with builder.function("kernel", parameters):
@@ -169,6 +171,14 @@ def _write(context: Context, value: Any, order: tuple[int, ...]) -> Any:
 
 def _all_specs(signature: Signature) -> list[TensorSpec]:
     return [*signature.tensors, *(spec for _, spec in signature.results)]
+
+
+def _require_dtypes(signature: Signature) -> None:
+    for dtype in sorted({s.dtype for s in _all_specs(signature)}):
+        try:
+            tvm_ffi.dtype(dtype)
+        except ValueError:
+            raise UnsupportedError(f"TVM has no {dtype}") from None
 
 
 def _widen(spec: TensorSpec) -> TensorSpec:

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from tapml.errors import CompileError, DeviceError, MissingFeatureError, UnsupportedError
+from tapml.kernels.executable import require_representable
 from tapml.kernels.plan import Artifact
 from tapml.lowering.lower import lower, routes
 from tapml.lowering.registry import Entry, load_extensions
@@ -145,6 +146,8 @@ def _try_route(
     whose = entry.place if entry is not None else f"route {route}"
     try:
         artifact, key, cached = compile_route(route, job, signature, platform, clock, whose)
+        for case in cases:
+            require_representable(artifact.plan, case.results)
         executable = device.load(artifact, signature)
     except MissingFeatureError as error:
         return Outcome(signature.id, signature.operator, "skipped", error.message, route=route)

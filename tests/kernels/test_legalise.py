@@ -86,6 +86,37 @@ def test_a_constant_of_more_than_32_bits_is_refused_by_name(value: int) -> None:
     assert f"{value}" in text(written("opencl", [x], [out]))
 
 
+@pytest.mark.parametrize("value", [(1 << 63) - 1, -(1 << 63)])
+def test_the_limits_of_64_bits_are_constants_too(value: int) -> None:
+    x = te.placeholder((4,), "int64", name="x")
+    limit, zero = tirx.const(value, "int64"), tirx.const(0, "int64")
+    out = te.compute((4,), lambda i: tirx.Select(x[i] > zero, limit, x[i]), name="out")
+    with pytest.raises(UnsupportedError, match=f"the constant {value} does not fit into 32 bits"):
+        written("webgpu", [x], [out])
+
+
+@pytest.mark.parametrize("begin", [te.max, te.min])
+def test_a_reduction_may_begin_at_the_limits_of_64_bits(begin: Any) -> None:
+    k = te.reduce_axis((0, 5), name="k")
+    a = numpy.array([[7, -3, 9, -(1 << 31), 0], [1, 1, 1, 1, 1]], "int64")
+    x = te.placeholder((2, 5), "int64", name="x")
+    out = te.compute((2,), lambda i: begin(x[i, k], axis=k), name="out")
+    (found,) = execute("webgpu:native", written("webgpu", [x], [out]), a)
+    assert found.tolist() == (a.max(1) if begin is te.max else a.min(1)).tolist()
+
+
+def test_the_least_of_32_bits_can_be_added() -> None:
+    """TVM makes a subtraction of 2**31 of it, which is no constant of 32 bits."""
+    a = numpy.array([0, (1 << 31) - 1], "int64")
+    assert elementwise("webgpu:native", lambda x: x + tirx.const(-(1 << 31), "int64"), a).tolist() == [-(1 << 31), -1]
+
+
+def test_quotients_of_narrow_integers_stay_narrow() -> None:
+    a = numpy.array([-128, -127, 8], "int8")
+    found = elementwise("webgpu:native", lambda x: tirx.Div(x, tirx.const(-1, "int8")) < tirx.const(0, "int8"), a)
+    assert found.tolist() == [1, 0, 1]  # the first is -128 again
+
+
 @pytest.mark.parametrize("value", [(1 << 31) - 1, -(1 << 31)])
 def test_the_last_constants_of_32_bits_are_taken(value: int) -> None:
     zero, constant = tirx.const(0, "int64"), tirx.const(value, "int64")

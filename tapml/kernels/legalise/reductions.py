@@ -13,6 +13,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock
 
+from tapml.kernels.legalise.retype import with_begin
+
 LARGEST = 3.4028234663852886e38
 
 
@@ -47,17 +49,7 @@ def _finite_begin(block: Any) -> Any:
     if block.init is None:
         return block
     init = tvm_ffi.structural_map(block.init, (tirx.FloatImm, _finite))
-    return SBlock(
-        block.iter_vars,
-        block.reads,
-        block.writes,
-        block.name_hint,
-        block.body,
-        init,
-        block.alloc_buffers,
-        block.match_buffers,
-        block.annotations,
-    )
+    return with_begin(block, init)
 
 
 def _finite(node: Any) -> Any:

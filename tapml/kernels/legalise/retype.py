@@ -3,7 +3,8 @@
 * A bool in memory becomes an integer, 0 or 1.
 * Integers of 8 and 16 bits become 32 bits wide; after each operation that can leave their range they are wrapped to it.
 * Integers of 64 bits become 32 bits wide.  That is right as long as the values fit: whoever sends values to the device
-  checks them, and says in the verdict that it was so; results are compared exactly in any case.
+  checks them, and says in the verdict that it was so; results are compared exactly in any case.  A reduction that begins
+  at the least or the largest of 64 bits begins at that of 32.
 
 WGSL is the language that needs all of this (https://www.w3.org/TR/WGSL/#types); Metal lacks only float64.
 """
@@ -17,6 +18,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
+from tvm.s_tir import SBlock
 
 from tapml.errors import UnsupportedError
 from tapml.kernels.dialect import Dialect
@@ -33,6 +35,8 @@ _VALUE_OF = {
 _RANGE = {"int32": (-(1 << 31), (1 << 31) - 1), "uint32": (0, (1 << 32) - 1)}
 _WIDE_RANGE = {"int64": (-(1 << 63), (1 << 63) - 1), "uint64": (0, (1 << 64) - 1)}
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul)
+_LEAVING = (*_ARITHMETIC, tirx.Div, tirx.FloorDiv, tirx.LShift)
+"""Operations whose result can be outside the range of their operands' dtype: -128 / -1 is."""
 _BINARY = (
     *_ARITHMETIC,
     tirx.Div,
@@ -72,6 +76,50 @@ def memory_dtype(dtype: str, dialect: Dialect) -> str:
     if dtype == "bool":
         return "int8" if "int8" in dialect.memory else "int32"
     return value_dtype(dtype, dialect)
+
+
+def require_narrow_constants(function: tirx.PrimFunc, dialect: Dialect) -> None:
+    """Raises :class:`UnsupportedError` for a limit of 64-bit integers that does not only begin a reduction.
+
+    To be asked before blocks are lowered: later it cannot be told from a reduction's beginning, which :func:`retype` takes it
+    for.
+    """
+    if dialect.values >= _WIDE_RANGE.keys():
+        return
+    found: list[Any] = []
+
+    def visit(node: Any) -> None:
+        limits = _WIDE_RANGE.get(str(node.ty.dtype), ())
+        if int(node.value) in limits and int(node.value) != 0 and str(node.ty.dtype) not in dialect.values:
+            found.append(node)
+
+    tvm_ffi.structural_walk(tvm_ffi.structural_map(function, (SBlock, without_begin)), (tirx.IntImm, visit))
+    if found:
+        raise _refusal(int(found[0].value), str(found[0].ty.dtype), dialect)
+
+
+def without_begin(block: Any) -> Any:
+    """A block without what its reduction begins with."""
+    return block if block.init is None else with_begin(block, None)
+
+
+def with_begin(block: Any, init: Any) -> Any:
+    """A block whose reduction begins with something else."""
+    return SBlock(
+        block.iter_vars,
+        block.reads,
+        block.writes,
+        block.name_hint,
+        block.body,
+        init,
+        block.alloc_buffers,
+        block.match_buffers,
+        block.annotations,
+    )
+
+
+def _refusal(value: int, dtype: str, dialect: Dialect) -> UnsupportedError:
+    return UnsupportedError(f"the constant {value} does not fit into 32 bits, and {dialect.kind} has no {dtype}")
 
 
 def retype(function: tirx.PrimFunc, dialect: Dialect) -> tirx.PrimFunc:
@@ -186,9 +234,7 @@ class _Retyper:
             if value in _WIDE_RANGE[dtype]:  # where a maximum or minimum of anything begins
                 value = low if value < 0 or value == 0 else high
             if not low <= value <= high:
-                raise UnsupportedError(
-                    f"the constant {value} does not fit into 32 bits, and {self._dialect.kind} has no {dtype}"
-                )
+                raise _refusal(value, dtype, self._dialect)
         return tirx.IntImm(wanted, value)
 
     def _float(self, node: Any, mutator: Any) -> Any:
@@ -215,8 +261,10 @@ class _Retyper:
         return self._wrapped(tirx.BitwiseNot(mutator.mutate(node.a)), str(node.ty.dtype))
 
     def _binary(self, node: Any, mutator: Any) -> Any:
+        if isinstance(node, tirx.Sub) and isinstance(node.b, tirx.IntImm) and int(node.b.value) == 1 << 31:
+            node = tirx.Add(node.a, tirx.IntImm(str(node.ty.dtype), -(1 << 31)))  # how TVM writes x + (-2**31)
         made = type(node)(mutator.mutate(node.a), mutator.mutate(node.b))
-        return self._wrapped(made, str(node.ty.dtype)) if isinstance(node, (*_ARITHMETIC, tirx.LShift)) else made
+        return self._wrapped(made, str(node.ty.dtype)) if isinstance(node, _LEAVING) else made
 
     def _call(self, node: Any, mutator: Any) -> Any:
         if not isinstance(node.ty, PrimType):
