@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import re
 import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ class Row:
     @property
     def unproven(self) -> list[dict[str, Any]]:
         """Signatures called verified without a launch, or without a case: what must never be."""
-        verified = [o for o in self.outcomes if o["status"] in KINDS["verified"]]
+        verified = [o for o in self.outcomes if is_verified(o)]
         return [o for o in verified if o["launches"] < 1 or not o["cases"] or not all(c["passed"] for c in o["cases"])]
 
     @property
@@ -204,6 +205,29 @@ def totals(rows: Sequence[Row]) -> list[tuple[bool, str]]:
     return found
 
 
+def agreement(rows: Sequence[Row]) -> list[str]:
+    """For each two devices of one target, whether they gave the same outcomes on the suites that both have a row of."""
+    found = []
+    for one, other in itertools.combinations(dict.fromkeys(r.device for r in rows), 2):
+        if one.split(":")[0] != other.split(":")[0]:
+            continue
+        outcomes: dict[str, list[dict[tuple[str, str], str]]] = defaultdict(list)
+        for row in rows:
+            if row.device in (one, other) and not row.error:
+                own = {(row.suite, o["signature"]): "verified" if is_verified(o) else o["status"] for o in row.outcomes}
+                outcomes[row.suite].append(own)
+        pairs = [pair for pair in outcomes.values() if len(pair) == 2]
+        count = sum(len(a) for a, _ in pairs)
+        differing = [(key, a[key], b.get(key, "absent")) for a, b in pairs for key in a if a[key] != b.get(key)]
+        text = f"{one} and {other}: {len(differing)} of {count} signatures have different outcomes"
+        found.append(text + "".join(f"\n  - {suite} {name}: {a}, {b}" for (suite, name), a, b in differing))
+    return found
+
+
+def is_verified(outcome: Mapping[str, Any]) -> bool:
+    return outcome["status"] in KINDS["verified"]
+
+
 def cause(message: str) -> str:
     """A message without its numbers and names of cases, so that what has one cause reads the same."""
     message = re.sub(r"kernel_\w+", "_", message)
@@ -216,7 +240,7 @@ def causes(rows: Sequence[Row]) -> list[str]:
     groups: dict[tuple[str, str], list[tuple[Row, dict[str, Any]]]] = defaultdict(list)
     for row in rows:
         for outcome in row.outcomes:
-            if outcome["status"] not in KINDS["verified"]:
+            if not is_verified(outcome):
                 message = outcome["message"] if outcome["status"] != "rolled back" else "wrong within the program"
                 groups[outcome["status"], cause(message)].append((row, outcome))
     lines = []
@@ -271,6 +295,7 @@ def main() -> int:
     aims = totals(rows)
     print(f"\n{environment()}\n\n{table(rows)}\n")
     print("\n".join(f"- {text}{'' if fine else ' **missed**'}" for fine, text in aims))
+    print("\n".join(f"- {text}" for text in agreement(rows)))
     left = causes(rows)
     if left:
         print("\nNot verified, by cause:\n")
