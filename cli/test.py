@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tapml.cli.options import suite_argument, target_options
+
+if TYPE_CHECKING:
+    from tapml.migration.settings import Settings
+    from tapml.suite.case import SignatureRecord
 
 
 @click.command(
@@ -16,10 +21,16 @@ from tapml.cli.options import suite_argument, target_options
 Examples:
   tapml test suite --target llvm
   tapml test suite --target llvm --select "softmax or layer_norm" --json -
+  tapml test suite --target webgpu --boundary
 """
 )
 @suite_argument
 @target_options
+@click.option(
+    "--boundary",
+    is_flag=True,
+    help="Not the carved inputs, but their neighbours: other extents, strides, NaN, Inf, ties, huge values.",
+)
 @click.option("--select", default="", help="Only signatures whose operator, id or module path match, as pytest's -k.")
 def command(
     suite: Path,
@@ -31,11 +42,15 @@ def command(
     extensions: tuple[Path, ...],
     json_file: Path | None,
     select: str,
+    boundary: bool,
 ) -> int:
     """Judge each operator alone on a target, on its carved inputs.
 
     Every compute signature is compiled in a worker process, executed on the device on each of its cases, and judged
     against float64 and against PyTorch's own error.
+
+    With --boundary the inputs are neighbours of the carved ones, which other runs meet sooner or later.  What is wrong
+    there says nothing against a migration of the carved run.
     """
     from tapml.errors import UsageError
     from tapml.migration.process import start_fork_server
@@ -64,6 +79,8 @@ def command(
             f"expected compute signatures to test, found none of {len(found)} that match {select!r}",
             hint=f"`tapml show {suite}` lists operators, ids and module paths",
         )
+    if boundary:
+        return _boundary(suite, settings, [r for r in found if chosen(r)], json_file)
     with outcome_progress(total) as listen:
         info, outcomes = test(suite, settings, chosen, listen)
     if json_file is not None:
@@ -80,3 +97,29 @@ def command(
     if json_file is None or str(json_file) != "-":
         print_test(target, info, outcomes)
     return 0 if all(o.passed for o in outcomes) else 1
+
+
+def _boundary(suite: Path, settings: Settings, records: list[SignatureRecord], json_file: Path | None) -> int:
+    from tapml.boundary.judging import judge_boundaries
+    from tapml.boundary.neighbours import choose
+    from tapml.report.progress import outcome_progress
+    from tapml.report.terminal import print_boundaries, write_json
+
+    chosen = choose(records)
+    with outcome_progress(len(chosen)) as listen:
+        result = judge_boundaries(suite, settings, chosen, listen)
+    if json_file is not None:
+        write_json(
+            json_file,
+            {
+                "suite": str(suite),
+                "target": settings.target,
+                **result.device.to_json(),
+                "counts": dict(Counter(o.status for o in result.outcomes)),
+                "refused": result.refused,
+                "boundary": [o.to_json() for o in result.outcomes],
+            },
+        )
+    if json_file is None or str(json_file) != "-":
+        print_boundaries(settings.target, result)
+    return 0 if all(o.passed for o in result.outcomes) else 1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from tapml.boundary.neighbours import RefusedError, make
 from tapml.errors import CompileError, DeviceError, MissingFeatureError, UnsupportedError
 from tapml.kernels.executable import require_representable
 from tapml.kernels.plan import Artifact
@@ -33,7 +34,8 @@ class Job:
     """Everything a worker needs: where the suite is, which signature, which device.
 
     ``extensions``: files of the user that register converters and kernels.  ``cache``: the cache's root, ``None`` for the
-    user's.  ``seconds`` and ``memory_mb`` are limits that the pool enforces.
+    user's.  ``seconds`` and ``memory_mb`` are limits that the pool enforces.  ``boundary``: the neighbour of the
+    signature's first case to judge instead of its cases (:mod:`tapml.boundary`).
     """
 
     suite: str
@@ -45,6 +47,7 @@ class Job:
     cache: str | None = None
     seconds: float = 120.0
     memory_mb: int = 4096
+    boundary: str = ""
 
 
 @dataclass
@@ -76,12 +79,24 @@ def judge_signature(job: Job) -> Outcome:
     with clock.phase("load"):
         suite = open_suite(job.suite)
         record = suite.signature(job.signature)
-        cases = [suite.case(case) for case in record.cases]
-    signature = record.signature
-    platform, device = open_device(job.target, job.device)
-    outcome = Outcome(job.signature, signature.operator, "unsupported", "")
+        cases = [suite.case(case) for case in record.cases[: 1 if job.boundary else None]]
+    outcome = Outcome(job.signature, record.signature.operator, "unsupported", "")
     if not cases:
         return replace(outcome, status="skipped", message="the suite keeps no case of this signature")
+    if not job.boundary:
+        return _judge(job, record.signature, cases, outcome, clock)
+    report_stage(f"executing {job.boundary} in PyTorch")
+    try:
+        case = make(cases[0], job.boundary)
+    except RefusedError as error:
+        return replace(outcome, status="refused", message=error.message, boundary=job.boundary)
+    judged = _judge(job, case.signature, [case], outcome, clock)
+    return replace(judged, signature=job.signature, boundary=job.boundary)
+
+
+def _judge(job: Job, signature: Signature, cases: list[Case], outcome: Outcome, clock: _Clock) -> Outcome:
+    """By one route after another; ``outcome``: what to say when there is none."""
+    platform, device = open_device(job.target, job.device)
     attempts: list[Attempt] = []
     truths: list[Oracle] = []
     first_failure: Outcome | None = None

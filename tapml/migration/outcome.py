@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass, field
 
 from tapml.suite.call import Json
 
-STATUSES = ("passed", "failed", "unsupported", "crashed", "timed out", "skipped")
+STATUSES = ("passed", "failed", "unsupported", "crashed", "timed out", "skipped", "refused")
 """``passed``: executed on the device and right.  ``failed``: executed and wrong, or refused by the compiler.
 ``unsupported``: no way to the target.  ``crashed``, ``timed out``: the process that compiled or ran it did not survive.
-``skipped``: not tried, for a reason that is no fault of the candidate (the device lacks a feature)."""
+``skipped``: not tried, for a reason that is no fault of the candidate (the device lacks a feature).  ``refused``: a boundary
+case that PyTorch does not execute either."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Outcome:
 
     ``artifact``: key of the compiled kernel in the cache.  ``launches``: kernels launched by one execution, more than 0
     whenever ``status`` is ``passed``.  ``output``: the last lines that a crashed or hung worker printed.  ``seconds``:
-    time by phase (``lower``, ``build``, ``run``, ``judge``).
+    time by phase (``lower``, ``build``, ``run``, ``judge``).  ``boundary``: which neighbour of the signature this is about
+    (:mod:`tapml.boundary`), empty for the signature itself.
     """
 
     signature: str
@@ -58,6 +60,7 @@ class Outcome:
     cases: tuple[CaseResult, ...] = ()
     output: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+    boundary: str = ""
 
     @property
     def passed(self) -> bool:

@@ -141,7 +141,8 @@ class WorkerPool:
         )
         if slot.first == gone.message:
             message = f"{gone.message}, in each of two processes"
-        return Outcome(slot.job.signature, slot.job.operator, gone.status, message, output=gone.output)
+        job = slot.job
+        return Outcome(job.signature, job.operator, gone.status, message, output=gone.output, boundary=job.boundary)
 
     def _check_start(self, stage: str, gone: Gone) -> None:
         last = gone.output[-1] if gone.output else ""

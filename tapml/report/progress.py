@@ -56,8 +56,9 @@ def outcome_progress(total: int) -> Iterator[Callable[[str, Any], None]]:
         def listen(kind: str, value: Any) -> None:
             if kind == "judged":
                 bar.advance(task)
-                if not value.passed:
-                    text = f"[red]{value.status}[/] {value.operator} {value.signature}: {escape(value.message)}"
+                if not value.passed and value.status != "refused":
+                    which = f"{value.signature} {value.boundary}".strip()
+                    text = f"[red]{value.status}[/] {value.operator} {which}: {escape(value.message)}"
                     bar.console.print(text, soft_wrap=True)
             elif kind == "recalled":
                 bar.update(task, completed=value)

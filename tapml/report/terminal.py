@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tapml.boundary.judging import BoundaryResult
 from tapml.carving.carve import CarveSummary
 from tapml.doctor import Finding
 from tapml.migration.ladder import MigrationResult
@@ -79,6 +80,21 @@ def print_test(target: str, device: DeviceInfo, outcomes: Sequence[Outcome]) -> 
     _warn(out, outcomes)
     counts = Counter(o.status for o in outcomes)
     out.print(f"{len(outcomes)} compute signatures: {counted(counts)}")
+
+
+def print_boundaries(target: str, result: BoundaryResult) -> None:
+    """The table of ``tapml test --boundary``, then what is wrong by operator."""
+    out = console()
+    out.print(_heading(target, result.device))
+    out.print(_operator_table([(o, o.status) for o in result.outcomes]))
+    _explain(out, [(o, o.status) for o in result.outcomes if not o.passed])
+    _warn(out, result.outcomes)
+    counts = Counter(o.status for o in result.outcomes)
+    out.print(
+        f"{len(result.outcomes)} boundary cases: {counted(counts)}; {result.refused} more are no calls that PyTorch executes"
+    )
+    if result.wrong:
+        out.print("what is wrong here was not met by the carved run: its cases are judged without --boundary")
 
 
 def print_migration(result: MigrationResult) -> None:
@@ -164,7 +180,8 @@ def _worst_ratio(outcomes: Sequence[Outcome]) -> str:
 
 def _explain(out: Console, rows: Sequence[tuple[Outcome, str]]) -> None:
     for outcome, status in rows:
-        out.print(f"{coloured(status)} {outcome.operator} {outcome.signature}: {escape(outcome.message)}")
+        which = f"{outcome.signature} {outcome.boundary}".strip()
+        out.print(f"{coloured(status)} {outcome.operator} {which}: {escape(outcome.message)}")
         for attempt in outcome.attempts:
             out.print(f"    route {attempt.route}: {attempt.status}: {escape(attempt.message)}")
         for line in outcome.output:

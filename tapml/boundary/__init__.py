@@ -1,0 +1,1 @@
+"""Boundary cases: neighbours of a carved call that other runs meet sooner or later."""
