@@ -249,6 +249,9 @@ KINDS: dict[str, list[Input]] = {
         i("native_layer_norm.default", lambda: (layer_norm_row(f16, 512, 60000.0), [512], None, None, 1e-5)),
         i("native_layer_norm.default", lambda: (layer_norm_row(bf16, 100, 30000.0), [100], None, None, 1e-5)),
         i("native_layer_norm.default", lambda: (torch.full((2, 48), 3.0), [48], torch.ones(48), torch.zeros(48), 1e-5)),
+        i("native_layer_norm.default", lambda: (torch.full((2, 384), 0.1234567), [384], None, None, 1e-12)),
+        i("native_layer_norm.default", lambda: (torch.linspace(1000, 1001, 384).expand(2, 384), [384], None, None, 0.0)),
+        i("native_layer_norm.default", lambda: (t([[1, inf, 2], [1, 2, 4]]), [3], None, None, 1e-5)),
         i("native_group_norm.default", lambda: (layer_norm_row(f16).reshape(1, 4, 16), None, None, 1, 4, 16, 2, 1e-5)),
     ],
     "13 overflow of half precision": [

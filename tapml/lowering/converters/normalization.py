@@ -54,12 +54,19 @@ def safe_softmax(ctx: Context, x: Any, dim: int, dtype: Any = None) -> Any:
 
 
 def _centered(ctx: Context, x: Any, dims: Sequence[int], eps: float) -> tuple[Any, Any, Any]:
-    """(``x - mean``, mean, reciprocal standard deviation) over ``dims``, dimensions kept; two passes."""
-    average = mean(ctx, x, dims, True)
-    centered = ctx.pointwise(lambda a, m: a - m, x, average)
-    squares = ctx.pointwise(lambda c: c * c, centered)
-    variance = mean(ctx, squares, dims, True)
-    return centered, average, ctx.pointwise(lambda v: like(v, 1.0) / tirx.sqrt(v + like(v, eps)), variance)
+    """(``x - mean``, mean, reciprocal standard deviation) over ``dims``, dimensions kept.
+
+    The corrected two-pass algorithm (Chan, Golub, LeVeque, "Algorithms for computing the sample variance", 1983, formula
+    1.7): the mean of what the first mean left is what rounding took from it.  So rows of equal values have no variance,
+    and long rows the mean that they should; as in PyTorch, a row with an infinity has no mean.
+    """
+    rough = mean(ctx, x, dims, True)
+    offset = ctx.pointwise(lambda a, m: a - m, x, rough)
+    rest = mean(ctx, offset, dims, True)
+    square = mean(ctx, ctx.pointwise(lambda c: c * c, offset), dims, True)
+    inverse = ctx.pointwise(lambda s, r: like(s, 1.0) / tirx.sqrt(s - r * r + like(s, eps)), square, rest)
+    centered = ctx.pointwise(lambda c, r: c - r, offset, rest)
+    return centered, ctx.pointwise(lambda m, r: m + r, rough, rest), inverse
 
 
 def _affine(ctx: Context, x: Any, weight: Any, bias: Any) -> Any:
