@@ -26,6 +26,12 @@ def _writable(ctx: click.Context, parameter: click.Parameter, path: Path | None)
 
 def target_options(function: F) -> F:
     """``--target``, ``--device``, ``--jobs``, ``--timeout``, ``--memory-limit``, ``--with``, ``--json``."""
+    jobs = click.option("--jobs", type=click.IntRange(1), help="Worker processes.  [default: one a core]")
+    return signature_options(jobs(function))
+
+
+def signature_options(function: F) -> F:
+    """The same without ``--jobs``: for commands about one signature."""
     for option in reversed(
         (
             click.option("--target", required=True, help="What kernels are compiled for: llvm, webgpu, ..."),
@@ -34,7 +40,6 @@ def target_options(function: F) -> F:
                 default="",
                 help="Where they execute, as `tapml devices` names it, or rpc://host:port/key.  [default: the best one here]",
             ),
-            click.option("--jobs", type=click.IntRange(1), help="Worker processes.  [default: one a core]"),
             click.option(
                 "--timeout",
                 type=click.FloatRange(0, min_open=True),

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tapml.blame.decide import Blame
+from tapml.blame.evidence import Evidence
 from tapml.boundary.judging import BoundaryResult
 from tapml.carving.carve import CarveSummary
 from tapml.doctor import Finding
@@ -95,6 +97,24 @@ def print_boundaries(target: str, result: BoundaryResult) -> None:
     )
     if result.wrong:
         out.print("what is wrong here was not met by the carved run: its cases are judged without --boundary")
+
+
+def print_blame(evidence: Evidence, blame: Blame) -> None:
+    """The matrix of ``tapml blame``, and what follows from it."""
+    out = console()
+    signature = evidence.record.signature
+    table = Table(title=escape(f"{signature} {signature.id}"), title_justify="left")
+    for name in ("target", "device", "mode", "outcome", "what it says"):
+        table.add_column(name)
+    for cell in evidence.cells:
+        status = cell.status(evidence.route)
+        attempt = next((a for a in cell.outcome.attempts if a.route == evidence.route), None)
+        message = attempt.message if attempt is not None else cell.outcome.message
+        table.add_row(cell.target, cell.device.name, cell.device.mode, coloured(status), escape(message))
+    out.print(table)
+    if evidence.route:
+        out.print(f"by route {evidence.route}")
+    out.print(f"[bold]{blame.part}[/]: {escape(blame.sentence)}")
 
 
 def print_migration(result: MigrationResult) -> None:

@@ -18,7 +18,12 @@ from tapml.suite.call import dtype_name
 def product(ctx: Context, a: Any, b: Any) -> Any:
     """Batched matrix product: ``a`` [..., M, K] by ``b`` [..., K, N], leading axes broadcast."""
     left, right = ctx.shape(a), ctx.shape(b)
-    batch = torch.broadcast_shapes(left[:-2], right[:-2])  # type: ignore[no-untyped-call]
+    try:
+        batch = torch.broadcast_shapes(left[:-2], right[:-2])  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        batch = None
+    if batch is None or left[-1] != right[-2]:  # attention in PyTorch takes values that do not go with its keys
+        raise ctx.unsupported(f"a product of shapes {list(left)} and {list(right)}")
     out = (*batch, left[-2], right[-1])
     if left[-1] == 0:  # TVM 0.27 leaves a sum of no terms uninitialised
         return ctx.full(out, 0, ctx.dtype(a))

@@ -1,0 +1,87 @@
+"""``tapml blame``: where a failure comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tapml.cli.options import signature_options, suite_argument
+
+
+@click.command(
+    epilog="""\
+\b
+Examples:
+  tapml blame suite 3f1c0a9be2d4 --target webgpu
+  tapml blame suite 3f1c0a9be2d4 --target webgpu --device webgpu:chromium --with my_operators.py
+  tapml blame suite 3f1c0a9be2d4 --target llvm --boundary "arg0 one NaN"
+"""
+)
+@suite_argument
+@click.argument("signature")
+@signature_options
+@click.option("--boundary", default="", help="A neighbour of the signature, as `tapml test --boundary` names it.")
+def command(
+    suite: Path,
+    signature: str,
+    target: str,
+    device: str,
+    timeout: float,
+    memory_limit: int,
+    extensions: tuple[Path, ...],
+    json_file: Path | None,
+    boundary: str,
+) -> int:
+    """Judge one signature on every device that is here, and say which part is at fault.
+
+    Wrong everywhere: its lowering. Wrong in one browser only: that browser's compiler. Dependent on the order of threads
+    (an emulated device sees that): a barrier. And PyTorch may be the one that is off. SIGNATURE is an id of `tapml show`,
+    or the beginning of one. The exit code is 1 when the device in question is wrong.
+    """
+    from tapml.migration.process import start_fork_server
+
+    start_fork_server(suite)
+    from tapml.blame.decide import decide
+    from tapml.blame.evidence import devices, gather
+    from tapml.errors import UsageError
+    from tapml.migration.ladder import compute_signatures
+    from tapml.migration.settings import Settings
+    from tapml.report.progress import outcome_progress
+    from tapml.report.terminal import print_blame, write_json
+    from tapml.suite.reader import Suite
+
+    settings, info = Settings(
+        target,
+        device,
+        jobs=1,
+        seconds=timeout,
+        memory_mb=memory_limit,
+        extensions=tuple(str(e) for e in extensions),
+    ).resolved()
+    found = [r for r in compute_signatures(Suite.open(suite)) if r.signature.id.startswith(signature)]
+    if len(found) != 1 or not found[0].cases:
+        raise UsageError(
+            f"expected the id of one compute signature with cases, found {len(found)} that begin with {signature!r}",
+            hint=f"`tapml show {suite}` lists them",
+        )
+    with outcome_progress(1 + len(list(devices(target, info.name)))) as listen:
+        evidence = gather(suite, settings, found[0], boundary, listen)
+    blame = decide(evidence)
+    if json_file is not None:
+        write_json(
+            json_file,
+            {
+                "signature": found[0].signature.id,
+                "operator": found[0].signature.operator,
+                "boundary": boundary,
+                "part": blame.part,
+                "sentence": blame.sentence,
+                "devices": [
+                    {"target": c.target, **c.device.to_json(), "outcome": c.outcome.to_json()} for c in evidence.cells
+                ],
+            },
+        )
+    if json_file is None or str(json_file) != "-":
+        print_blame(evidence, blame)
+    return 1 if evidence.accused.wrong(evidence.route) else 0

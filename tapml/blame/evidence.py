@@ -1,0 +1,122 @@
+"""What is known of a failing signature: its outcome on each device, and what PyTorch says today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from tapml.boundary.neighbours import make
+from tapml.migration.ladder import Listener
+from tapml.migration.outcome import Outcome
+from tapml.migration.pool import WorkerPool
+from tapml.migration.settings import Settings
+from tapml.numerics.judge import judge
+from tapml.platform import DeviceInfo, all_devices, is_remote
+from tapml.suite.call import execute
+from tapml.suite.case import Case, SignatureRecord
+from tapml.suite.reader import Suite
+
+WRONG = ("failed", "crashed", "timed out")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The outcome on one device."""
+
+    target: str
+    device: DeviceInfo
+    outcome: Outcome
+
+    def status(self, route: str) -> str:
+        """Of one route: a signature may be wrong by one and then right by the next."""
+        if not route or self.outcome.route == route:
+            return self.outcome.status
+        found = [a.status for a in self.outcome.attempts if a.route == route]
+        return found[0] if found else self.outcome.status
+
+    def wrong(self, route: str) -> bool:
+        return self.status(route) in WRONG
+
+    def right(self, route: str) -> bool:
+        """Executed there, and judged to be right."""
+        return self.status(route) == "passed" and self.outcome.launches > 0
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """What kinds of things are wrong with its cases (see :class:`tapml.migration.outcome.CaseResult`)."""
+        return tuple(case.code for case in self.outcome.cases if not case.passed)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """``cells``: the device in question first.  ``route``: the way by which it fails there.  ``recorded``: what is wrong
+    with the recorded results when PyTorch computes them again on this machine, empty if nothing.  ``off``: what the judge
+    says of PyTorch's results against float64, empty if they are what rounding explains."""
+
+    record: SignatureRecord
+    cells: tuple[Cell, ...]
+    route: str
+    recorded: str
+    off: str
+
+    @property
+    def accused(self) -> Cell:
+        return self.cells[0]
+
+
+def devices(target: str, device: str) -> Iterator[tuple[str, DeviceInfo]]:
+    """All devices of this machine but that one.  Fast-math emulation judges a language's options, and is left out."""
+    for name, found, _ in all_devices():
+        for info in found:
+            if (name, info.name) != (target, device) and not is_remote(info.name) and not info.name.endswith("-fast"):
+                yield name, info
+
+
+def gather(path: Path, settings: Settings, record: SignatureRecord, boundary: str, listen: Listener) -> Evidence:
+    """Judge one signature (or its neighbour ``boundary``) on the device of ``settings``, and on all others here.
+
+    Raises :class:`tapml.errors.DeviceError` when that device is not here.
+    """
+    settings, info = settings.resolved()
+    others = [(name, other) for name, other in devices(settings.target, info.name) if "remote/" not in other.name]
+    cells = []
+    for target, device in [(settings.target, info), *others]:
+        job = replace(settings.job(path, record), target=target, device=device.name, boundary=boundary)
+        with WorkerPool(1, memory_mb=settings.memory_mb, extensions=settings.extensions) as pool:
+            (outcome,) = pool.run([job])  # a pool each: a process has one device
+        cells.append(Cell(target, device, outcome))
+        listen("judged", outcome)
+    suite = Suite.open(path)
+    cases = [suite.case(case) for case in record.cases]
+    if boundary:
+        cases = [make(cases[0], boundary)]
+    return Evidence(record, tuple(cells), _failing_route(cells[0].outcome), _recorded(cases), _off(cells))
+
+
+def _failing_route(outcome: Outcome) -> str:
+    """The first route that gave something wrong; empty for a crash, and when nothing is wrong."""
+    if outcome.attempts and outcome.attempts[0].status in WRONG:
+        return outcome.attempts[0].route
+    return outcome.route
+
+
+def _recorded(cases: list[Case]) -> str:
+    for case in cases:
+        with torch.no_grad():
+            now = execute(case.signature, case.tensors)
+        verdict = judge(case.signature, case.tensors, case.results, now)
+        if not verdict.passed:
+            return f"case {case.id}: {verdict.explanation}"
+    return ""
+
+
+def _off(cells: list[Cell]) -> str:
+    """The judge's words, where the reference is not near float64."""
+    for cell in cells:
+        for warning in cell.outcome.warnings:
+            if warning.startswith(("reference-off", "reference-nonfinite", "better-than-reference")):
+                return warning
+    return ""
