@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tapml.errors import DeviceError
+from tapml.kernels.limits import Limits, Names, loop_iterations
 from tapml.platform import DeviceInfo
 
 VALIDATION = "TAPML_VULKAN_VALIDATION"
@@ -17,7 +18,6 @@ VALIDATION = "TAPML_VULKAN_VALIDATION"
 _LAYER = "VK_LAYER_KHRONOS_validation"
 _SOFTWARE = {"llvmpipe": "lavapipe", "swiftshader": "swiftshader"}
 """What the driver calls itself -> what everybody calls it."""
-_LLVMPIPE_ITERATIONS = 65_535
 _CORE = (
     "robustBufferAccess",
     "shaderFloat64",
@@ -54,25 +54,22 @@ _CHAIN = {
 """Feature structures: the end of their sType -> type, extension where Vulkan is older than 1.2, features of interest."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What one kernel may ask for; sizes in bytes.  ``iterations``: how often a thread may go round its loops, 0 where
-    there is no limit (:mod:`tapml.platforms.vulkan.loops`)."""
-
-    group_count: tuple[int, int, int]
-    group_size: tuple[int, int, int]
-    group_invocations: int
-    shared: int
-    buffer_range: int
-    buffers: int
-    push_constants: int
-    iterations: int
+_LIMITS: Names = {
+    "threads": "maxComputeWorkGroupInvocations",
+    "block": ("maxComputeWorkGroupSize.x", "maxComputeWorkGroupSize.y", "maxComputeWorkGroupSize.z"),
+    "blocks": ("maxComputeWorkGroupCount.x", "maxComputeWorkGroupCount.y", "maxComputeWorkGroupCount.z"),
+    "shared_bytes": "maxComputeSharedMemorySize",
+    "buffers": "maxPerStageDescriptorStorageBuffers",
+    "binding_bytes": "maxStorageBufferRange",
+}
+"""What VkPhysicalDeviceLimits calls them."""
 
 
 @dataclass(frozen=True)
 class Adapter:
     """A physical device: its place in Vulkan's own list, API version (major, minor), extensions and features that are
-    there, out of those of interest; nanoseconds a tick of its clock, 0 if it has none."""
+    there, out of those of interest; limits, and maxPushConstantsSize (bytes); nanoseconds a tick of its clock, 0 if it has
+    none."""
 
     info: DeviceInfo
     index: int
@@ -80,6 +77,7 @@ class Adapter:
     extensions: tuple[str, ...]
     features: frozenset[str]
     limits: Limits
+    push_constants: int
     queue_family: int
     tick: float
 
@@ -186,7 +184,7 @@ def _adapter(vk: Any, device: Any, index: int) -> tuple[int, Adapter] | None:
     rank, kind = kinds.get(properties.deviceType, (3, "device"))
     name = properties.deviceName
     short = next((n for key, n in _SOFTWARE.items() if key in f"{driver[0]} {name}".lower()), slug(name))
-    iterations = _LLVMPIPE_ITERATIONS if short == "lavapipe" else 0
+    iterations = loop_iterations(f"{driver[0]} {name}")
     details = {
         "driver": " ".join(driver).strip(),
         "vulkan": ".".join(map(str, (*version, properties.apiVersion & 0xFFF))),
@@ -204,15 +202,16 @@ def _adapter(vk: Any, device: Any, index: int) -> tuple[int, Adapter] | None:
         extensions,
         frozenset(features),
         Limits(
-            _triple(limits.maxComputeWorkGroupCount),
-            _triple(limits.maxComputeWorkGroupSize),
-            limits.maxComputeWorkGroupInvocations,
-            limits.maxComputeSharedMemorySize,
-            limits.maxStorageBufferRange,
-            limits.maxPerStageDescriptorStorageBuffers,
-            limits.maxPushConstantsSize,
-            iterations,
+            threads=limits.maxComputeWorkGroupInvocations,
+            block=_triple(limits.maxComputeWorkGroupSize),
+            blocks=_triple(limits.maxComputeWorkGroupCount),
+            shared_bytes=limits.maxComputeSharedMemorySize,
+            buffers=limits.maxPerStageDescriptorStorageBuffers,
+            binding_bytes=limits.maxStorageBufferRange,
+            iterations=iterations,
+            names=_LIMITS,
         ),
+        limits.maxPushConstantsSize,
         family,
         limits.timestampPeriod if bits == 64 else 0.0,
     )
