@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import platformdirs
 
 from tapml.errors import DeviceError
+from tapml.kernels.device_names import numbered, slug
 from tapml.kernels.limits import Limits, Names, loop_iterations
 from tapml.platform import DeviceInfo
 
@@ -72,8 +72,7 @@ def list_adapters(cl: Any) -> tuple[Adapter, ...]:
     made: list[Adapter] = []
     for device in devices:
         name = f"opencl:{_name(cl, device)}"
-        same = sum(a.info.name.split("#")[0] == name for a in made)
-        made.append(_adapter(cl, device, name + (f"#{same + 1}" if same else "")))
+        made.append(_adapter(cl, device, numbered(name, (a.info.name for a in made))))
     return tuple(made)
 
 
@@ -87,7 +86,7 @@ def _devices(cl: Any, platform: Any) -> list[Any]:
 def _name(cl: Any, device: Any) -> str:
     if device.platform.name.startswith("Portable Computing Language") and device.type & cl.device_type.CPU:
         return "pocl"
-    return re.sub(r"[^a-z0-9]+", "-", device.name.lower().split("(")[0]).strip("-") or "device"
+    return slug(device.name)
 
 
 def _adapter(cl: Any, device: Any, name: str) -> Adapter:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tapml.errors import DeviceError
+from tapml.kernels.device_names import numbered, slug
 from tapml.kernels.limits import Limits, Names, loop_iterations
 from tapml.platform import DeviceInfo
 
@@ -149,11 +149,8 @@ def list_adapters(vk: Any, made: Any) -> tuple[Adapter, ...]:
     ranked = sorted((a for a in found if a is not None), key=lambda pair: pair[0])
     named: list[Adapter] = []
     for _, adapter in ranked:
-        same = sum(a.info.name.split("#")[0] == adapter.info.name for a in named)
-        info = DeviceInfo(
-            adapter.info.name + (f"#{same + 1}" if same else ""), adapter.info.description, False, adapter.info.details
-        )
-        named.append(Adapter(**{**vars(adapter), "info": info}))
+        name = numbered(adapter.info.name, (a.info.name for a in named))
+        named.append(replace(adapter, info=replace(adapter.info, name=name)))
     return tuple(named)
 
 
@@ -254,11 +251,6 @@ def enabled_features(vk: Any, features: frozenset[str]) -> tuple[Any, list[Any]]
         for name in features & set(_CHAIN[which][2]):
             setattr(struct, name, 1)
     return head, kept
-
-
-def slug(name: str) -> str:
-    """``NVIDIA GeForce RTX 4090`` -> ``nvidia-geforce-rtx-4090``."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower().split("(")[0]).strip("-") or "device"
 
 
 def _triple(values: Any) -> tuple[int, int, int]:

@@ -22,7 +22,7 @@ pytest.importorskip(
     "vulkan", reason="the Python package vulkan, or libvulkan.so.1, is not installed", exc_type=Exception
 )
 from tapml.platforms.vulkan.clspv import compile_spirv, find_clspv
-from tapml.platforms.vulkan.devices import VALIDATION, list_devices, slug
+from tapml.platforms.vulkan.devices import VALIDATION, list_devices
 from tapml.platforms.vulkan.driver import VulkanRunner
 
 LAVAPIPE = next((d for d in list_devices() if d.name == "vulkan:lavapipe"), None)
@@ -156,17 +156,6 @@ def test_software_comes_last() -> None:
 def test_a_device_that_is_not_here_is_an_error() -> None:
     with pytest.raises(DeviceError, match="expected Vulkan device 'vulkan:nowhere', found "):
         VulkanRunner("vulkan:nowhere")
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("NVIDIA GeForce RTX 4090", "nvidia-geforce-rtx-4090"),
-        ("AMD Radeon Graphics (RADV RAPHAEL)", "amd-radeon-graphics"),
-    ],
-)
-def test_short_names(name: str, short: str) -> None:
-    assert slug(name) == short
 
 
 @needs_lavapipe
