@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapml.kernels.dialect import Dialect
+from tapml.kernels.dialect import VALUES, Dialect
 from tapml.kernels.mathlib.text import CUDA
 
 _RESERVED = """
@@ -13,27 +13,11 @@ _RESERVED = """
     nv_bfloat16 warpSize threadIdx blockIdx blockDim gridDim dim3
 """
 
-_VALUES = frozenset(
-    {
-        "bool",
-        "int8",
-        "uint8",
-        "int16",
-        "uint16",
-        "int32",
-        "uint32",
-        "int64",
-        "uint64",
-        "float16",
-        "float32",
-        "float64",
-    }
-)
 DIALECT = Dialect(
     kind="cuda",
     suffix="cu",
-    values=_VALUES,
-    memory=_VALUES - {"bool"},
+    values=VALUES,
+    memory=VALUES - {"bool"},
     syntax=CUDA,
     reserved=frozenset(_RESERVED.split()),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapml.kernels.dialect import Dialect
+from tapml.kernels.dialect import VALUES, Dialect
 from tapml.kernels.mathlib.text import METAL
 
 _RESERVED = """
@@ -15,9 +15,7 @@ _RESERVED = """
 """
 """Key words of C++14 and those that Metal adds (Metal Shading Language Specification, 1.4), and names that TVM uses."""
 
-_VALUES = frozenset(
-    {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32"}
-)
+_VALUES = VALUES - {"float64"}
 _MISSING = ("erf", "log1p", "tan", "asin", "acos", "atan", "atan2", "asinh", "acosh")
 """MSL has no erf and no log1p; of the others TVM 0.27 writes C's names (``atanf``), which it does not have either."""
 _FAST = ("tanh", "pow")

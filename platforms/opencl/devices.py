@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,19 +10,31 @@ from typing import Any
 import platformdirs
 
 from tapml.errors import DeviceError
+from tapml.kernels.device_names import numbered, slug
+from tapml.kernels.limits import Limits, Names, loop_iterations
 from tapml.platform import DeviceInfo
 
 POCL_CACHE = "POCL_CACHE_DIR"
 """Environment variable: where PoCL keeps compiled kernels.  Set to ``pocl`` in tapml's cache, unless it is set."""
 
+_LIMITS: Names = {
+    "threads": "max_work_group_size",
+    "block": ("max_work_item_sizes.x", "max_work_item_sizes.y", "max_work_item_sizes.z"),
+    "shared_bytes": "local_mem_size",
+    "buffer_bytes": "max_mem_alloc_size",
+    "argument_bytes": "max_parameter_size",
+}
+"""What pyopencl calls them, after OpenCL's CL_DEVICE_MAX_WORK_GROUP_SIZE and so on."""
+
 
 @dataclass(frozen=True)
 class Adapter:
-    """A device, what pyopencl calls it, and its extensions."""
+    """A device, what pyopencl calls it, its extensions and limits."""
 
     info: DeviceInfo
     device: Any
     extensions: frozenset[str]
+    limits: Limits
 
 
 def binding() -> Any:
@@ -61,8 +72,7 @@ def list_adapters(cl: Any) -> tuple[Adapter, ...]:
     made: list[Adapter] = []
     for device in devices:
         name = f"opencl:{_name(cl, device)}"
-        same = sum(a.info.name.split("#")[0] == name for a in made)
-        made.append(_adapter(cl, device, name + (f"#{same + 1}" if same else "")))
+        made.append(_adapter(cl, device, numbered(name, (a.info.name for a in made))))
     return tuple(made)
 
 
@@ -76,7 +86,7 @@ def _devices(cl: Any, platform: Any) -> list[Any]:
 def _name(cl: Any, device: Any) -> str:
     if device.platform.name.startswith("Portable Computing Language") and device.type & cl.device_type.CPU:
         return "pocl"
-    return re.sub(r"[^a-z0-9]+", "-", device.name.lower().split("(")[0]).strip("-") or "device"
+    return slug(device.name)
 
 
 def _adapter(cl: Any, device: Any, name: str) -> Adapter:
@@ -92,4 +102,14 @@ def _adapter(cl: Any, device: Any, name: str) -> Adapter:
         "local_mem_size": str(device.local_mem_size),
         "max_mem_alloc_size": str(device.max_mem_alloc_size),
     }
-    return Adapter(DeviceInfo(name, f"{device.name}, {kind}", False, details), device, extensions)
+    x, y, z = device.max_work_item_sizes[:3]
+    limits = Limits(
+        threads=device.max_work_group_size,
+        block=(x, y, z),
+        shared_bytes=device.local_mem_size,
+        buffer_bytes=device.max_mem_alloc_size,
+        argument_bytes=device.max_parameter_size,
+        iterations=loop_iterations(device.name),
+        names=_LIMITS,
+    )
+    return Adapter(DeviceInfo(name, f"{device.name}, {kind}", False, details), device, extensions, limits)

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from tapml.errors import CompileError, DeviceError, MissingFeatureError, UnsupportedError
 from tapml.kernels.device_memory import Block, Memory
 from tapml.kernels.driver_output import captured
+from tapml.kernels.limits import check, require
 from tapml.kernels.plan import Kernel, Plan, Step
+from tapml.kernels.plan_memory import PlanMemory
 from tapml.kernels.runner import POISON, Input, Ran
 from tapml.platform import DeviceInfo
 from tapml.platforms.opencl.devices import binding, list_adapters
@@ -80,15 +82,13 @@ class OpenclRunner:
         that the device lacks (``adapter lacks cl_khr_fp16``).
         """
         self.check()
-        device = self._adapter.device
-        for i in sorted({b for step in plan.steps for b in step.buffers}):
-            what, nbytes = f"a buffer of shape {plan.buffers[i].shape}", plan.buffers[i].nbytes
-            self._refuse(what, "max_mem_alloc_size", nbytes, device.max_mem_alloc_size)
+        check(plan, self._adapter.limits, self.info.name)
         kernels: dict[str, Any] = {}
         programs: dict[str, Any] = {}
         for name in dict.fromkeys(step.kernel for step in plan.steps):
             kernel = plan.kernels[name]
-            self._check_limits(kernel)
+            if kernel.shared:
+                raise UnsupportedError(f"kernel {name} asks for {kernel.shared:,} bytes of shared memory at launch")
             if kernel.file not in programs:
                 programs[kernel.file] = self._build(kernel, files[kernel.file].decode())
             kernels[name] = self._kernel(kernel, programs[kernel.file])
@@ -109,20 +109,6 @@ class OpenclRunner:
         """The device cannot be used any more; its memory stays, for freeing it would wait for the device."""
         self.lost = self.lost or why
         self._end.detach()
-
-    def _refuse(self, what: str, limit: str, needed: int, available: int) -> None:
-        if needed > available:
-            raise UnsupportedError(f"{what} needs {limit} of {needed:,}, {self.info.name} has {available:,}")
-
-    def _check_limits(self, kernel: Kernel) -> None:
-        device, what = self._adapter.device, f"kernel {kernel.name}"
-        x, y, z = kernel.block
-        self._refuse(what, "max_work_group_size", x * y * z, device.max_work_group_size)
-        for axis, needed, available in zip("xyz", kernel.block, device.max_work_item_sizes, strict=True):
-            self._refuse(what, f"max_work_item_sizes.{axis}", needed, available)
-        self._refuse(what, "max_parameter_size", 8 * len(kernel.pointers + kernel.scalars), device.max_parameter_size)
-        if kernel.shared:
-            raise UnsupportedError(f"{what} asks for {kernel.shared:,} bytes of shared memory at launch")
 
     def _build(self, kernel: Kernel, source: str) -> Any:
         for dtype, extension in _EXTENSIONS.items():  # TVM's code names the extensions that it needs
@@ -147,11 +133,17 @@ class OpenclRunner:
         if made.num_args != len(kernel.pointers) + len(kernel.scalars):
             expected = len(kernel.pointers) + len(kernel.scalars)
             raise CompileError(f"kernel {kernel.name}: expected {expected} arguments, found {made.num_args}")
-        info, (x, y, z) = cl.kernel_work_group_info, kernel.block
+        # what the driver knows only now
+        info, limits, what, (x, y, z) = (
+            cl.kernel_work_group_info,
+            self._adapter.limits,
+            f"kernel {kernel.name}",
+            kernel.block,
+        )
         shared = made.get_work_group_info(info.LOCAL_MEM_SIZE, device)
-        self._refuse(f"kernel {kernel.name}", "local_mem_size", shared, device.local_mem_size)
+        require(self.info.name, what, limits.name("shared_bytes"), shared, limits.shared_bytes)
         threads = made.get_work_group_info(info.WORK_GROUP_SIZE, device)
-        self._refuse(f"kernel {kernel.name}", "CL_KERNEL_WORK_GROUP_SIZE", x * y * z, threads)
+        require(self.info.name, what, "CL_KERNEL_WORK_GROUP_SIZE", x * y * z, threads)
         return made
 
     @contextmanager
@@ -219,11 +211,7 @@ class OpenclPlan:
         self._runner = runner
         self._plan = plan
         self._kernels = kernels
-        self._sizes = [max(-(-b.nbytes // 4) * 4, 4) for b in plan.buffers]
-        self._written = {
-            b for s in plan.steps for b, w in zip(s.buffers, plan.kernels[s.kernel].writes, strict=True) if w
-        }
-        self._others = [i for i in range(len(plan.buffers)) if i not in plan.parameters]
+        self._buffers = PlanMemory(plan)
         self._scalars = [
             [numpy.dtype(d).type(v) for d, v in zip(plan.kernels[s.kernel].scalars, s.scalars, strict=True)]
             for s in plan.steps
@@ -233,14 +221,10 @@ class OpenclPlan:
         """See :class:`tapml.kernels.runner.LoadedPlan`."""
         runner, plan = self._runner, self._plan
         runner.check()
-        blocks: dict[int, Block[Any]] = {}
         with runner.borrowing() as (memory, taken):
-            for i in plan.parameters:
-                blocks[i] = self._upload(i, inputs[i], memory, taken)
-            for i in self._others:
-                blocks[i] = memory.take(self._sizes[i])
-                taken.append(blocks[i])
-                runner.fill(blocks[i].handle, self._sizes[i])
+            blocks = self._buffers.place(memory, inputs, taken, runner.upload)
+            for i in self._buffers.others:
+                runner.fill(blocks[i].handle, self._buffers.sizes[i])
             events = [
                 runner.enqueue(
                     self._kernels[step.kernel],
@@ -254,24 +238,6 @@ class OpenclPlan:
             wanted = [i for i in plan.results if i is not None]
             outputs = {i: runner.download(blocks[i].handle, plan.buffers[i].nbytes) for i in wanted}
         return Ran(outputs, len(plan.steps), seconds)
-
-    def _upload(self, index: int, given: Input, memory: Memory[Any], taken: list[Block[Any]]) -> Block[Any]:
-        """The buffer with a parameter's bytes."""
-        nbytes = self._plan.buffers[index].nbytes
-        if given.data.nbytes != nbytes:
-            raise DeviceError(f"parameter {index}: expected {nbytes:,} bytes, found {given.data.nbytes:,}")
-        key = "" if index in self._written else given.key  # what a kernel overwrites cannot be kept
-        kept = memory.find(f"{key} {nbytes}") if key else None
-        if kept is not None:
-            return kept
-        block = memory.take(self._sizes[index])
-        if nbytes:
-            self._runner.upload(block.handle, given.data)
-        if key:
-            memory.keep(f"{key} {nbytes}", block)
-        else:
-            taken.append(block)
-        return block
 
 
 def _words(error: Exception) -> str:

@@ -15,8 +15,7 @@ from typing import Any
 
 from tapml.errors import CompileError
 from tapml.kernels.driver_output import captured, errors_in
-from tapml.platforms.vulkan.loops import count_iterations
-from tapml.platforms.vulkan.spirv import MAGIC, note_iterations
+from tapml.platforms.vulkan.spirv import MAGIC
 
 
 def find_clspv() -> str | None:
@@ -28,9 +27,7 @@ def compile_spirv(source: str, *, options: Sequence[str] = ()) -> bytes:
     """The SPIR-V module (for Vulkan 1.1, little-endian) of OpenCL C source, in this process or in one that it starts.
 
     ``options``: more options for the program clspv; pyclspv takes none.  Additions and multiplications are decorated
-    with NoContraction by default.  The module says how often a thread goes round its loops
-    (:func:`tapml.platforms.vulkan.loops.count_iterations`).  Raises :class:`CompileError` with clspv's words, or when
-    there is no clspv.
+    with NoContraction by default.  Raises :class:`CompileError` with clspv's words, or when there is no clspv.
     """
     found = find_clspv()
     if found is None:
@@ -43,7 +40,7 @@ def compile_spirv(source: str, *, options: Sequence[str] = ()) -> bytes:
     compiled = _call(source) if found == "pyclspv" else _run(found, source, options)
     if not compiled.startswith(MAGIC):
         raise CompileError(f"expected a SPIR-V module from clspv, found {compiled[:16]!r}")
-    return note_iterations(compiled, count_iterations(source))
+    return compiled
 
 
 def _call(source: str) -> bytes:

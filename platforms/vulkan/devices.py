@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tapml.errors import DeviceError
+from tapml.kernels.device_names import numbered, slug
+from tapml.kernels.limits import Limits, Names, loop_iterations
 from tapml.platform import DeviceInfo
 
 VALIDATION = "TAPML_VULKAN_VALIDATION"
@@ -17,7 +18,6 @@ VALIDATION = "TAPML_VULKAN_VALIDATION"
 _LAYER = "VK_LAYER_KHRONOS_validation"
 _SOFTWARE = {"llvmpipe": "lavapipe", "swiftshader": "swiftshader"}
 """What the driver calls itself -> what everybody calls it."""
-_LLVMPIPE_ITERATIONS = 65_535
 _CORE = (
     "robustBufferAccess",
     "shaderFloat64",
@@ -54,25 +54,22 @@ _CHAIN = {
 """Feature structures: the end of their sType -> type, extension where Vulkan is older than 1.2, features of interest."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What one kernel may ask for; sizes in bytes.  ``iterations``: how often a thread may go round its loops, 0 where
-    there is no limit (:mod:`tapml.platforms.vulkan.loops`)."""
-
-    group_count: tuple[int, int, int]
-    group_size: tuple[int, int, int]
-    group_invocations: int
-    shared: int
-    buffer_range: int
-    buffers: int
-    push_constants: int
-    iterations: int
+_LIMITS: Names = {
+    "threads": "maxComputeWorkGroupInvocations",
+    "block": ("maxComputeWorkGroupSize.x", "maxComputeWorkGroupSize.y", "maxComputeWorkGroupSize.z"),
+    "blocks": ("maxComputeWorkGroupCount.x", "maxComputeWorkGroupCount.y", "maxComputeWorkGroupCount.z"),
+    "shared_bytes": "maxComputeSharedMemorySize",
+    "buffers": "maxPerStageDescriptorStorageBuffers",
+    "binding_bytes": "maxStorageBufferRange",
+}
+"""What VkPhysicalDeviceLimits calls them."""
 
 
 @dataclass(frozen=True)
 class Adapter:
     """A physical device: its place in Vulkan's own list, API version (major, minor), extensions and features that are
-    there, out of those of interest; nanoseconds a tick of its clock, 0 if it has none."""
+    there, out of those of interest; limits, and maxPushConstantsSize (bytes); nanoseconds a tick of its clock, 0 if it has
+    none."""
 
     info: DeviceInfo
     index: int
@@ -80,6 +77,7 @@ class Adapter:
     extensions: tuple[str, ...]
     features: frozenset[str]
     limits: Limits
+    push_constants: int
     queue_family: int
     tick: float
 
@@ -151,11 +149,8 @@ def list_adapters(vk: Any, made: Any) -> tuple[Adapter, ...]:
     ranked = sorted((a for a in found if a is not None), key=lambda pair: pair[0])
     named: list[Adapter] = []
     for _, adapter in ranked:
-        same = sum(a.info.name.split("#")[0] == adapter.info.name for a in named)
-        info = DeviceInfo(
-            adapter.info.name + (f"#{same + 1}" if same else ""), adapter.info.description, False, adapter.info.details
-        )
-        named.append(Adapter(**{**vars(adapter), "info": info}))
+        name = numbered(adapter.info.name, (a.info.name for a in named))
+        named.append(replace(adapter, info=replace(adapter.info, name=name)))
     return tuple(named)
 
 
@@ -186,7 +181,7 @@ def _adapter(vk: Any, device: Any, index: int) -> tuple[int, Adapter] | None:
     rank, kind = kinds.get(properties.deviceType, (3, "device"))
     name = properties.deviceName
     short = next((n for key, n in _SOFTWARE.items() if key in f"{driver[0]} {name}".lower()), slug(name))
-    iterations = _LLVMPIPE_ITERATIONS if short == "lavapipe" else 0
+    iterations = loop_iterations(f"{driver[0]} {name}")
     details = {
         "driver": " ".join(driver).strip(),
         "vulkan": ".".join(map(str, (*version, properties.apiVersion & 0xFFF))),
@@ -204,15 +199,16 @@ def _adapter(vk: Any, device: Any, index: int) -> tuple[int, Adapter] | None:
         extensions,
         frozenset(features),
         Limits(
-            _triple(limits.maxComputeWorkGroupCount),
-            _triple(limits.maxComputeWorkGroupSize),
-            limits.maxComputeWorkGroupInvocations,
-            limits.maxComputeSharedMemorySize,
-            limits.maxStorageBufferRange,
-            limits.maxPerStageDescriptorStorageBuffers,
-            limits.maxPushConstantsSize,
-            iterations,
+            threads=limits.maxComputeWorkGroupInvocations,
+            block=_triple(limits.maxComputeWorkGroupSize),
+            blocks=_triple(limits.maxComputeWorkGroupCount),
+            shared_bytes=limits.maxComputeSharedMemorySize,
+            buffers=limits.maxPerStageDescriptorStorageBuffers,
+            binding_bytes=limits.maxStorageBufferRange,
+            iterations=iterations,
+            names=_LIMITS,
         ),
+        limits.maxPushConstantsSize,
         family,
         limits.timestampPeriod if bits == 64 else 0.0,
     )
@@ -255,11 +251,6 @@ def enabled_features(vk: Any, features: frozenset[str]) -> tuple[Any, list[Any]]
         for name in features & set(_CHAIN[which][2]):
             setattr(struct, name, 1)
     return head, kept
-
-
-def slug(name: str) -> str:
-    """``NVIDIA GeForce RTX 4090`` -> ``nvidia-geforce-rtx-4090``."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower().split("(")[0]).strip("-") or "device"
 
 
 def _triple(values: Any) -> tuple[int, int, int]:

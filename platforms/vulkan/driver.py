@@ -11,7 +11,9 @@ from typing import Any
 
 from tapml.errors import DeviceError, UnsupportedError
 from tapml.kernels.device_memory import Block
+from tapml.kernels.limits import check
 from tapml.kernels.plan import Plan, Step
+from tapml.kernels.plan_memory import PlanMemory
 from tapml.kernels.runner import Input, Ran
 from tapml.platform import DeviceInfo
 from tapml.platforms.vulkan.clspv import compile_spirv
@@ -84,6 +86,7 @@ class VulkanRunner:
         that the device lacks (``adapter lacks shaderFloat16``).
         """
         self._session.check()
+        check(plan, self._session.adapter.limits, self.info.name)
         return VulkanPlan(self, self._session, plan, files)
 
     def close(self) -> None:
@@ -138,17 +141,7 @@ class VulkanPlan:
         self._runner = runner  # which closes the session when it is collected
         self._session = session
         self._plan = plan
-        self._sizes = [max(-(-b.nbytes // 4) * 4, 4) for b in plan.buffers]
-        self._written = {
-            b for s in plan.steps for b, w in zip(s.buffers, plan.kernels[s.kernel].writes, strict=True) if w
-        }
-        self._others = [i for i in range(len(plan.buffers)) if i not in plan.parameters]
-        limits, name = session.adapter.limits, "maxStorageBufferRange"
-        for i in sorted({b for step in plan.steps for b in step.buffers}):
-            session.refuse(f"a buffer of shape {plan.buffers[i].shape}", name, self._sizes[i], limits.buffer_range)
-        for step in plan.steps:
-            for axis, needed, available in zip("xyz", step.grid, limits.group_count, strict=True):
-                session.refuse(f"kernel {step.kernel}", f"maxComputeWorkGroupCount.{axis}", needed, available)
+        self._memory = PlanMemory(plan)
         self._resources = _Resources(session)
         self._end = weakref.finalize(self, self._resources.free)
         try:
@@ -176,15 +169,10 @@ class VulkanPlan:
         """See :class:`tapml.kernels.runner.LoadedPlan`."""
         session, plan = self._session, self._plan
         session.check()
-        blocks: dict[int, Block[DeviceBuffer]] = {}
         taken: list[Block[DeviceBuffer]] = []
         try:
-            for i in plan.parameters:
-                blocks[i] = self._upload(i, inputs[i], taken)
-            for i in self._others:
-                blocks[i] = session.memory.take(self._sizes[i])
-                taken.append(blocks[i])
-            seconds = self._launch([blocks[i] for i in range(len(plan.buffers))]) if plan.steps else 0.0
+            blocks = self._memory.place(session.memory, inputs, taken, session.upload)
+            seconds = self._launch(blocks) if plan.steps else 0.0
             outputs = {i: blocks[i].handle.view[: plan.buffers[i].nbytes].copy() for i in plan.results if i is not None}
         finally:
             if session.usable:
@@ -195,24 +183,6 @@ class VulkanPlan:
     def close(self) -> None:
         """Free the plan's pipelines; what is collected as garbage does so itself."""
         self._end()
-
-    def _upload(self, index: int, given: Input, taken: list[Block[DeviceBuffer]]) -> Block[DeviceBuffer]:
-        """The buffer with a parameter's bytes."""
-        memory, nbytes = self._session.memory, self._plan.buffers[index].nbytes
-        if given.data.nbytes != nbytes:
-            raise DeviceError(f"parameter {index}: expected {nbytes:,} bytes, found {given.data.nbytes:,}")
-        key = "" if index in self._written else given.key  # what a kernel overwrites cannot be kept
-        kept = memory.find(f"{key} {nbytes}") if key else None
-        if kept is not None:
-            return kept
-        block = memory.take(self._sizes[index])
-        block.handle.view[:nbytes] = given.data
-        self._session.uploads += 1
-        if key:
-            memory.keep(f"{key} {nbytes}", block)
-        else:
-            taken.append(block)
-        return block
 
     def _launch(self, blocks: Sequence[Block[DeviceBuffer]]) -> float:
         """Execute all steps; seconds between the first and the end of the last."""
@@ -250,8 +220,8 @@ class VulkanPlan:
             vk.vkCmdPipelineBarrier(commands, before, after, 0, 1, [barrier], 0, None, 0, None)
 
         vk.vkBeginCommandBuffer(commands, vk.VkCommandBufferBeginInfo())
-        for i in self._others:
-            vk.vkCmdFillBuffer(commands, blocks[i].handle.buffer, 0, self._sizes[i], 0xFFFFFFFF)
+        for i in self._memory.others:
+            vk.vkCmdFillBuffer(commands, blocks[i].handle.buffer, 0, self._memory.sizes[i], 0xFFFFFFFF)
         order(vk.VK_PIPELINE_STAGE_TRANSFER_BIT, vk.VK_ACCESS_TRANSFER_WRITE_BIT, compute, sees)
         if resources.queries is not None:
             vk.vkCmdResetQueryPool(commands, resources.queries, 0, 2)
@@ -299,7 +269,7 @@ class VulkanPlan:
             for ordinal, slot in pipeline.entry.bindings.items():
                 index = step.buffers[ordinal]
                 where = vk.VkDescriptorBufferInfo(
-                    buffer=blocks[index].handle.buffer, offset=0, range=self._sizes[index]
+                    buffer=blocks[index].handle.buffer, offset=0, range=self._memory.sizes[index]
                 )
                 writes.append(
                     vk.VkWriteDescriptorSet(

@@ -10,8 +10,9 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from tapml.errors import CompileError, DeviceError, MissingFeatureError, UnsupportedError
+from tapml.errors import CompileError, DeviceError, MissingFeatureError
 from tapml.kernels.device_memory import Memory
+from tapml.kernels.limits import require
 from tapml.kernels.plan import Kernel
 from tapml.platforms.vulkan.devices import Adapter, enabled_features, explained
 from tapml.platforms.vulkan.spirv import MAGIC, EntryPoint, reflect, strip_reflection
@@ -120,10 +121,11 @@ class Session:
             raise MissingFeatureError(f"adapter lacks {', '.join(missing)}")
         if any(ordinal >= len(kernel.pointers) for ordinal in entry.bindings):
             raise CompileError(f"kernel {kernel.name}: expected {len(kernel.pointers)} buffers, found {entry.bindings}")
-        self._check_limits(kernel, entry, reflection.shared + kernel.shared)
-        if self.adapter.limits.iterations:
-            what = f"kernel {kernel.name}"
-            self.refuse(what, "loop iterations", reflection.iterations, self.adapter.limits.iterations)
+        what, limits, device = f"kernel {kernel.name}", self.adapter.limits, self.adapter.info.name
+        pushed = max((p.offset + p.size for p in entry.push_constants), default=0)
+        shared = reflection.shared + kernel.shared
+        require(device, what, limits.name("shared_bytes"), shared, limits.shared_bytes)
+        require(device, what, "maxPushConstantsSize", pushed, self.adapter.push_constants)
         if kernel.block != (1, 1, 1) and reflection.workgroup_size is None:
             raise CompileError(f"kernel {kernel.name}: expected specialisation constants for its size, found none")
         code = strip_reflection(spirv)
@@ -137,7 +139,6 @@ class Session:
             )
             for binding in entry.bindings.values()
         ]
-        pushed = max((p.offset + p.size for p in entry.push_constants), default=0)
         ranges = [vk.VkPushConstantRange(stageFlags=stage, offset=0, size=-(-pushed // 4) * 4)] if pushed else []
         with explained(vk, f"compiling {kernel.name}"):
             module = vk.vkCreateShaderModule(
@@ -180,21 +181,10 @@ class Session:
         info = vk.VkComputePipelineCreateInfo(stage=stage, layout=made.layout)
         return vk.vkCreateComputePipelines(self.device, None, 1, [info], None)[0]
 
-    def _check_limits(self, kernel: Kernel, entry: EntryPoint, shared: int) -> None:
-        limits = self.adapter.limits
-        x, y, z = kernel.block
-        pushed = max((p.offset + p.size for p in entry.push_constants), default=0)
-        self.refuse(f"kernel {kernel.name}", "maxComputeWorkGroupInvocations", x * y * z, limits.group_invocations)
-        for axis, needed, available in zip("xyz", kernel.block, limits.group_size, strict=True):
-            self.refuse(f"kernel {kernel.name}", f"maxComputeWorkGroupSize.{axis}", needed, available)
-        self.refuse(f"kernel {kernel.name}", "maxComputeSharedMemorySize", shared, limits.shared)
-        self.refuse(f"kernel {kernel.name}", "maxPerStageDescriptorStorageBuffers", len(entry.bindings), limits.buffers)
-        self.refuse(f"kernel {kernel.name}", "maxPushConstantsSize", pushed, limits.push_constants)
-
-    def refuse(self, what: str, limit: str, needed: int, available: int) -> None:
-        """Raise :class:`UnsupportedError` where more is needed than there is."""
-        if needed > available:
-            raise UnsupportedError(f"{what} needs {limit} of {needed:,}, {self.adapter.info.name} has {available:,}")
+    def upload(self, buffer: DeviceBuffer, data: NDArray[numpy.uint8]) -> None:
+        """Copy an input to the device."""
+        buffer.view[: data.nbytes] = data
+        self.uploads += 1
 
     def submit(self, submission: Any) -> float:
         """Execute a VkSubmitInfo and wait; seconds from submission to completion, seen from the host.

@@ -15,12 +15,11 @@ from functools import cached_property
 from tapml.errors import CompileError, UnsupportedError
 
 MAGIC = b"\x03\x02\x23\x07"
-_STRING, _EXTENSION, _EXT_IMPORT, _EXT_INST, _ENTRY_POINT, _CAPABILITY = 7, 10, 11, 12, 15, 17
+_EXTENSION, _EXT_IMPORT, _EXT_INST, _ENTRY_POINT, _CAPABILITY = 10, 11, 12, 15, 17
 _TYPE_INT, _TYPE_FLOAT, _TYPE_VECTOR, _TYPE_ARRAY, _TYPE_RUNTIME_ARRAY, _TYPE_STRUCT = 21, 22, 23, 28, 29, 30
-_SOURCE, _TYPE_POINTER, _CONSTANT, _VARIABLE = 3, 32, 43, 59
+_TYPE_POINTER, _CONSTANT, _VARIABLE = 32, 43, 59
 _WORKGROUP, _STORAGE_BUFFER = 4, 12
 
-_NOTE = "tapml iterations "
 _FREE = {0: "Matrix", 1: "Shader"}
 _FEATURES = {
     9: "shaderFloat16",
@@ -86,13 +85,12 @@ class EntryPoint:
 @dataclass(frozen=True)
 class Reflection:
     """``workgroup_size``: ids of the specialisation constants for x, y, z; ``shared``: bytes of workgroup memory;
-    ``features``: names of the Vulkan features that the module needs; ``iterations``: see :func:`note_iterations`."""
+    ``features``: names of the Vulkan features that the module needs."""
 
     entry_points: dict[str, EntryPoint]
     workgroup_size: tuple[int, int, int] | None
     shared: int
     features: tuple[str, ...]
-    iterations: int
 
 
 @dataclass(frozen=True)
@@ -121,22 +119,6 @@ def strip_reflection(spirv: bytes) -> bytes:
             continue
         out.append(words)
     return _pack(out)
-
-
-def note_iterations(spirv: bytes, iterations: int) -> bytes:
-    """The module with a string in it that says how often a thread goes round its loops; drivers do not care."""
-    module = _Module(spirv)
-    out: list[tuple[int, ...]] = []
-    for op, words in module.instructions:
-        if op == _SOURCE:  # strings stand beside it
-            text = f"{_NOTE}{iterations}".encode()
-            text += bytes(4 - len(text) % 4)
-            bound = module.words[3]
-            out.append(((2 + len(text) // 4) << 16 | _STRING, bound, *struct.unpack(f"<{len(text) // 4}I", text)))
-        out.append(words)
-    header = list(module.words[:5])
-    header[3] += 1
-    return _pack([tuple(header), *out])
 
 
 def validate(spirv: bytes) -> Validation:
@@ -208,9 +190,7 @@ class _Module:
             elif which in _WANTS:
                 raise UnsupportedError(f"the kernel needs {_WANTS[which]}, which is not provided")
         entries = {name: EntryPoint(name, buffers[name], tuple(scalars[name])) for name in names.values()}
-        texts = [_text(w[2:]) for op, w in self.instructions if op == _STRING]
-        iterations = max((int(t.removeprefix(_NOTE)) for t in texts if t.startswith(_NOTE)), default=0)
-        return Reflection(entries, size, self._shared(), self._features(), iterations)
+        return Reflection(entries, size, self._shared(), self._features())
 
     def _shared(self) -> int:
         pointees = [self.types[w[1]][1][1] for op, w in self.instructions if op == _VARIABLE and w[3] == _WORKGROUP]

@@ -10,19 +10,20 @@ from functools import lru_cache
 from typing import Any
 
 import numpy
+from numpy.typing import NDArray
 
 from tapml.errors import CompileError, DeviceError
 from tapml.kernels.device_memory import Block, Memory
 from tapml.kernels.driver_output import captured
-from tapml.kernels.limits import Limits, check
+from tapml.kernels.limits import Limits, check, loop_iterations
 from tapml.kernels.plan import Plan
+from tapml.kernels.plan_memory import PlanMemory
 from tapml.kernels.runner import POISON, Input, Ran
 from tapml.platform import DeviceInfo
+from tapml.platforms.webgpu.limits import NAMES, limits_of
 
 NAME = "webgpu:native"
 _BUDGET = 2 << 30
-_LLVMPIPE_ITERATIONS = 65_535
-"""Mesa's llvmpipe ends a thread silently after that many iterations of its loops (``LP_MAX_TGSI_LOOP_ITERATIONS``)."""
 _BEST = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Other", "CPU")
 _BACKENDS = ("Vulkan", "Metal", "D3D12", "OpenGL")
 _FEATURES = ("shader-f16", "timestamp-query", "subgroup")
@@ -68,18 +69,9 @@ def _slug(info: Mapping[str, Any]) -> str:
 
 
 def _describe(adapter: Any, name: str) -> Adapter:
-    info, given = adapter.info, adapter.limits
-    side = given["max-compute-workgroups-per-dimension"]
-    llvmpipe = "llvmpipe" in str(info["device"]).lower()
-    limits = Limits(
-        threads=given["max-compute-invocations-per-workgroup"],
-        block=tuple(given[f"max-compute-workgroup-size-{axis}"] for axis in "xyz"),
-        blocks=(side, side, side),
-        shared_bytes=given["max-compute-workgroup-storage-size"],
-        buffers=given["max-storage-buffers-per-shader-stage"],
-        buffer_bytes=min(given["max-storage-buffer-binding-size"], given["max-buffer-size"]),
-        iterations=_LLVMPIPE_ITERATIONS if llvmpipe else None,
-    )
+    info = adapter.info
+    given = {name: int(adapter.limits[_hyphened(name)]) for name in NAMES}
+    limits = limits_of(given, iterations=loop_iterations(str(info["device"])))
     software = " (software)" if info["adapter_type"] == "CPU" else ""
     details = {
         "adapter": str(info["device"]),
@@ -87,13 +79,18 @@ def _describe(adapter: Any, name: str) -> Adapter:
         "backend": str(info["backend_type"]),
         "type": str(info["adapter_type"]),
         "features": ", ".join(f for f in _FEATURES if f in adapter.features) or "none",
-        "threads in a block": f"{limits.threads:,}",
-        "shared memory": f"{limits.shared_bytes:,} bytes",
-        "storage buffers": str(limits.buffers),
-        "largest buffer": f"{limits.buffer_bytes:,} bytes",
+        "threads in a block": f"{given['maxComputeInvocationsPerWorkgroup']:,}",
+        "shared memory": f"{given['maxComputeWorkgroupStorageSize']:,} bytes",
+        "storage buffers": str(given["maxStorageBuffersPerShaderStage"]),
+        "largest buffer": f"{min(given['maxStorageBufferBindingSize'], given['maxBufferSize']):,} bytes",
     }
     description = f"{info['device']} by {info['backend_type']}{software}"
     return Adapter(adapter, DeviceInfo(name, description, details=details), limits, frozenset(adapter.features))
+
+
+def _hyphened(name: str) -> str:
+    """What wgpu calls a limit: ``maxBufferSize`` is its ``max-buffer-size``."""
+    return re.sub("[A-Z]", lambda capital: f"-{capital[0].lower()}", name)
 
 
 class WgpuRunner:
@@ -105,21 +102,11 @@ class WgpuRunner:
 
     def _open(self) -> None:
         adapter = self.adapter
-        given = adapter.handle.limits
-        wanted = [
-            "max-compute-invocations-per-workgroup",
-            "max-compute-workgroup-size-x",
-            "max-compute-workgroup-size-y",
-            "max-compute-workgroup-size-z",
-            "max-compute-workgroup-storage-size",
-            "max-storage-buffers-per-shader-stage",
-            "max-storage-buffer-binding-size",
-            "max-buffer-size",
-        ]
+        wanted = [_hyphened(name) for name in NAMES]
         try:
             self._device = adapter.handle.request_device_sync(
                 required_features=[f for f in _FEATURES[:1] if f in adapter.features],
-                required_limits={name: given[name] for name in wanted},
+                required_limits={name: adapter.handle.limits[name] for name in wanted},
             )
         except Exception as error:  # wgpu has several of its own
             raise DeviceError(f"{adapter.info.name}: {_words(error)}") from error
@@ -179,19 +166,12 @@ class WgpuRunner:
 
     def execute(self, plan: WgpuPlan, inputs: Mapping[int, Input]) -> Ran:
         """Upload, launch, read back."""
-
         taken: list[Block[Any]] = []
-        blocks: dict[int, Block[Any]] = {}
+        sizes = plan.memory.sizes
         try:
-            for index, buffer in enumerate(plan.plan.buffers):
-                if index in inputs:
-                    blocks[index] = self._upload(inputs[index], taken)
-                else:
-                    size = -(-buffer.nbytes // 4) * 4
-                    blocks[index] = self._memory.take(max(size, 4))
-                    taken.append(blocks[index])
-                    if size:
-                        self._device.queue.write_buffer(blocks[index].handle, 0, _poison(size))
+            blocks = plan.memory.place(self._memory, inputs, taken, self._upload)
+            for index in plan.memory.others:
+                self._device.queue.write_buffer(blocks[index].handle, 0, _poison(sizes[index]))
             self._device.queue.submit([])
             begin = time.perf_counter()
             encoder = self._device.create_command_encoder()
@@ -199,7 +179,7 @@ class WgpuRunner:
                 pipeline, layout = plan.pipelines[step.kernel]
                 words = (*_words_of(step.scalars, plan.plan.kernels[step.kernel].scalars), step.grid[0] - 1)
                 entries = [
-                    {"binding": i, "resource": {"buffer": blocks[b].handle, "offset": 0, "size": plan.sizes[b]}}
+                    {"binding": i, "resource": {"buffer": blocks[b].handle, "offset": 0, "size": sizes[b]}}
                     for i, b in enumerate(step.buffers)
                 ]
                 entries.append({"binding": len(entries), "resource": {"buffer": self.uniform(words)}})
@@ -211,10 +191,8 @@ class WgpuRunner:
             self._device.queue.submit([encoder.finish()])
             outputs = {}
             for index in dict.fromkeys(i for i in plan.plan.results if i is not None):
-                size = plan.plan.buffers[index].nbytes
-                padded = max(-(-size // 4) * 4, 4)
-                data = self._device.queue.read_buffer(blocks[index].handle, 0, padded)
-                outputs[index] = numpy.frombuffer(data, numpy.uint8)[:size].copy()
+                data = self._device.queue.read_buffer(blocks[index].handle, 0, sizes[index])
+                outputs[index] = numpy.frombuffer(data, numpy.uint8)[: plan.plan.buffers[index].nbytes].copy()
             seconds = time.perf_counter() - begin
         except DeviceError:
             self._failed = True
@@ -227,22 +205,10 @@ class WgpuRunner:
             self._memory.finish()
         return Ran(outputs, len(plan.plan.steps), seconds)
 
-    def _upload(self, given: Input, taken: list[Block[Any]]) -> Block[Any]:
-        if given.key:
-            kept = self._memory.find(given.key)
-            if kept is not None:
-                return kept
-        data = given.data
-        if data.size % 4:
+    def _upload(self, buffer: Any, data: NDArray[numpy.uint8]) -> None:
+        if data.size % 4:  # whole words only can be written
             data = numpy.concatenate([data, numpy.zeros(-data.size % 4, numpy.uint8)])
-        block = self._memory.take(max(data.size, 4))
-        if data.size:
-            self._device.queue.write_buffer(block.handle, 0, data)
-        if given.key:
-            self._memory.keep(given.key, block)
-        else:
-            taken.append(block)
-        return block
+        self._device.queue.write_buffer(buffer, 0, data)
 
 
 class WgpuPlan:
@@ -252,7 +218,7 @@ class WgpuPlan:
         self._runner = runner
         self.plan = plan
         self.pipelines = pipelines
-        self.sizes = [max(-(-b.nbytes // 4) * 4, 4) for b in plan.buffers]
+        self.memory = PlanMemory(plan)
 
     def run(self, inputs: Mapping[int, Input]) -> Ran:
         """See :class:`tapml.kernels.runner.LoadedPlan`."""

@@ -6,6 +6,24 @@ from dataclasses import dataclass
 
 from tapml.kernels.mathlib.text import Syntax
 
+VALUES = frozenset(
+    {
+        "bool",
+        "int8",
+        "uint8",
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+    }
+)
+"""The dtypes that arithmetic has in the descendants of C."""
+
 
 @dataclass(frozen=True)
 class Dialect:

@@ -1,6 +1,6 @@
-"""What compilers in this process write to standard error.
+"""What compilers and drivers in this process write to standard error, caught so that it can stand in an error.
 
-The same as in opencl: a platform knows no other.
+Libraries such as clspv, PoCL's compiler and Mesa write to file descriptor 2 past ``sys.stderr``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapml.kernels.dialect import Dialect
+from tapml.kernels.dialect import VALUES, Dialect
 from tapml.kernels.mathlib.functions import FUNCTIONS
 from tapml.kernels.mathlib.text import OPENCL
 
@@ -16,27 +16,11 @@ _RESERVED = """
 """
 """Key words (OpenCL C 3.0, 6.1.9), and built-in functions that a variable would hide."""
 
-_VALUES = frozenset(
-    {
-        "bool",
-        "int8",
-        "uint8",
-        "int16",
-        "uint16",
-        "int32",
-        "uint32",
-        "int64",
-        "uint64",
-        "float16",
-        "float32",
-        "float64",
-    }
-)
 DIALECT = Dialect(
     kind="opencl",
     suffix="cl",
-    values=_VALUES,
-    memory=_VALUES - {"bool"},
+    values=VALUES,
+    memory=VALUES - {"bool"},
     syntax=OPENCL,
     functions=frozenset(FUNCTIONS),
     reserved=frozenset(_RESERVED.split()),

@@ -39,6 +39,11 @@ class Buffer:
         """Bytes in the device's memory."""
         return math.prod(self.shape) * self.itemsize
 
+    @property
+    def bound_bytes(self) -> int:
+        """Bytes of the device's buffer that holds it: whole words of 32 bits, one at least."""
+        return max(-(-self.nbytes // 4) * 4, 4)
+
 
 @dataclass(frozen=True)
 class Kernel:

@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -13,18 +14,22 @@ import numpy
 from numpy.typing import NDArray
 
 from tapml.errors import CompileError, DeviceError, UnsupportedError
+from tapml.kernels.limits import check, loop_iterations
 from tapml.platform import DeviceInfo
 from tapml.platforms.webgpu.browser.discovery import Listening, ask_devices, find_listening, trust
 from tapml.platforms.webgpu.browser.frames import Header, header_of, pack, parts_of
 from tapml.platforms.webgpu.browser.pages import describe_adapter
+from tapml.platforms.webgpu.limits import limits_of
 
 if TYPE_CHECKING:  # they import TVM, which takes seconds, and listing devices does not need it
-    from tapml.kernels.plan import Plan
+    from tapml.kernels.plan import Plan, Step
     from tapml.kernels.runner import Input, Ran
 
 REMOTE = "webgpu:remote/"
 _SCALARS = {"int32", "uint32", "float32", "bool"}
 _OPEN_SECONDS = 15.0
+_MOST_BLOCKS = 65_535
+"""Blocks along x from which on the page folds a grid: ``MAX_BLOCKS`` in page/gpu.js."""
 
 
 class BrowserRunner:
@@ -114,17 +119,10 @@ class BrowserRunner:
         )
 
     def _check(self, plan: Plan) -> None:
-        most = self.limits.get("maxStorageBufferBindingSize", 1 << 27)
-        for buffer in plan.buffers:
-            if buffer.nbytes > most:
-                what = f"a buffer of {buffer.nbytes:,} bytes ({buffer.memory}{list(buffer.shape)})"
-                raise UnsupportedError(f"{self.name} binds at most {most:,} bytes, found {what}")
-        blocks = self.limits.get("maxComputeWorkgroupsPerDimension", 65535)
-        for step in plan.steps:
-            x, y, z = step.grid
-            if max(y, z) > blocks or (x > blocks and z != 1):
-                words = f"{self.name} launches at most {blocks:,} blocks along y and z, none along z when x has more"
-                raise UnsupportedError(f"{words}; found {x} x {y} x {z} for {step.kernel}")
+        limits = limits_of(self.limits, iterations=loop_iterations(" ".join(map(str, self.adapter.values()))))
+        _, y, z = limits.blocks
+        as_launched = replace(plan, steps=tuple(_folded(step) for step in plan.steps))
+        check(as_launched, replace(limits, blocks=(_MOST_BLOCKS, y, z)), self.name)
         for kernel in plan.kernels.values():
             if not set(kernel.scalars) <= _SCALARS:
                 raise UnsupportedError(f"expected scalars of 32 bits, found {kernel.scalars} in {kernel.name}")
@@ -140,6 +138,14 @@ class BrowserRunner:
     def prefixed(self, key: str) -> str:
         """The name by which the page keeps an input: names of other clients are other names."""
         return f"{self._client}{key}" if key else ""
+
+
+def _folded(step: Step) -> Step:
+    """The step with the grid that the page launches: blocks along x beyond the limit go to z, where there are none."""
+    x, y, z = step.grid
+    while x > _MOST_BLOCKS and step.grid[2] == 1:
+        x, z = -(-x // 2), z * 2
+    return replace(step, grid=(x, y, z))
 
 
 class BrowserPlan:

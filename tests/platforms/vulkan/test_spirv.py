@@ -62,13 +62,6 @@ def test_scalars_are_push_constants() -> None:
     assert reflect(spirv).entry_points["f"].push_constants == (PushConstant(1, 0, 4), PushConstant(2, 8, 8))
 
 
-def test_a_module_says_how_often_a_thread_goes_round() -> None:
-    source = "__kernel void f(__global float* a) {\n for (int k = 0; k < 1234; ++k) {\n a[k] += 1;\n }\n}\n"
-    spirv = clspv.compile_spirv(source)
-    assert reflect(spirv).iterations == reflect(strip_reflection(spirv)).iterations == 1234
-    assert validate(spirv).valid is not False
-
-
 def test_shared_memory_is_counted() -> None:
     source = "__kernel void f(__global float* a) { __local float4 s[100]; __local int t[3]; s[get_local_id(0)] = a[0];"
     source += (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy
 import pytest
 
@@ -165,13 +167,33 @@ def test_a_kernel_that_does_not_fit_its_description_is_a_compile_error(runner: B
 def test_what_is_beyond_the_limits_is_unsupported(runner: BrowserRunner) -> None:
     plan, files = elementwise(DOUBLE, 8)
     huge = Plan((floats(1 << 31), floats(8)), plan.parameters, plan.steps, plan.results, plan.orders, plan.kernels)
-    with pytest.raises(UnsupportedError, match="binds at most"):
+    with pytest.raises(
+        UnsupportedError, match=r"a buffer of float32 .* needs max\w+Size of 8,589,934,592, chromium has"
+    ):
         runner.load(huge, files)
     (step,) = plan.steps
-    for grid in ((1, 70_000, 1), (70_000, 1, 2)):
+    for grid in ((1, 70_000, 1), (70_000, 1, 2), (1, 1, 70_000)):
         steps = (Step(step.kernel, step.buffers, (), grid),)
-        with pytest.raises(UnsupportedError, match="blocks along y and z"):
+        with pytest.raises(
+            UnsupportedError, match="needs maxComputeWorkgroupsPerDimension of 70,000, chromium has 65,535"
+        ):
             runner.load(Plan(plan.buffers, plan.parameters, steps, plan.results, plan.orders, plan.kernels), files)
+
+
+def test_loops_that_llvmpipe_would_leave_are_unsupported(
+    runner: BrowserRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, files = elementwise(DOUBLE, 8, "long")
+    for times, fits in ((65_535, True), (65_536, False)):
+        kernels = {"long": replace(plan.kernels["long"], iterations=times)}
+        runner.load(replace(plan, kernels=kernels), files)  # another driver has no such limit
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, "adapter", {**runner.adapter, "description": "llvmpipe (LLVM 15.0.6, 256 bits)"})
+            if fits:
+                runner.load(replace(plan, kernels=kernels), files)
+            else:
+                with pytest.raises(UnsupportedError, match="needs loop iteration count of 65,536, chromium has 65,535"):
+                    runner.load(replace(plan, kernels=kernels), files)
 
 
 def test_an_input_of_the_wrong_size(runner: BrowserRunner) -> None:
