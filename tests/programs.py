@@ -104,3 +104,15 @@ class Lengths(nn.Module):
 
 def lengths() -> tuple[nn.Module, tuple[Any, ...]]:
     return Lengths().eval(), (torch.tensor([1, 2, 3]), torch.tensor([1 + 2j, 3j]))
+
+
+class LongRows(nn.Module):
+    """float32[4, 3000] -> float32[4, 4]: reductions and a product that threads share."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1) @ x.T + x.sum()
+
+
+def long_rows() -> tuple[nn.Module, tuple[Any, ...]]:
+    torch.manual_seed(0)
+    return LongRows().eval(), (torch.randn(4, 3000),)
