@@ -33,7 +33,8 @@ class Job:
     """Everything a worker needs: where the suite is, which signature, which device.
 
     ``extensions``: files of the user that register converters and kernels.  ``cache``: the cache's root, ``None`` for the
-    user's.  ``seconds`` and ``memory_mb`` are limits that the pool enforces.
+    user's.  ``seconds`` and ``memory_mb`` are limits that the pool enforces.  ``every_case``: judge the cases after one
+    that fails too.
     """
 
     suite: str
@@ -45,6 +46,7 @@ class Job:
     cache: str | None = None
     seconds: float = 120.0
     memory_mb: int = 4096
+    every_case: bool = False
 
 
 @dataclass
@@ -177,7 +179,7 @@ def _try_route(
             results.append(_run_case(case, executable, clock, truths[i]))
         except UnsupportedError as error:  # values that the device cannot hold
             return Attempt(route, "unsupported", error.message)
-        if not results[-1].passed:
+        if not results[-1].passed and not job.every_case:
             break
     bad = next((r for r in results if not r.passed), None)
     return Outcome(
