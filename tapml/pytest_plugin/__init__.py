@@ -7,6 +7,7 @@ pytest loads this module wherever tapml is installed: it imports nothing heavy, 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -73,17 +74,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register what collects suites.  Raises :class:`pytest.UsageError` for a suite that is given without a target."""
     if config.getoption("tapml_target"):
+        _load_ahead(config)
         from tapml.pytest_plugin.plugin import SuitePlugin
 
         config.pluginmanager.register(SuitePlugin(config), "tapml-suites")
-        return
-    if config.args_source != pytest.Config.ArgsSource.ARGS:
-        return
+    elif config.args_source == pytest.Config.ArgsSource.ARGS:
+        for argument, directory in _given(config):
+            if looks_like_suite(directory):
+                raise pytest.UsageError(
+                    f"expected --tapml-target with the suite {argument}, found none\n"
+                    f"hint: such as `pytest {argument} --tapml-target llvm`; `tapml devices` lists targets and devices"
+                )
+
+
+def _given(config: pytest.Config) -> Iterator[tuple[str, Path]]:
+    """Each argument with the directory that it names."""
     for argument in config.args:
         path = Path(config.invocation_params.dir, argument.partition("::")[0])
-        directory = path.parent if path.name == MANIFEST else path
-        if looks_like_suite(directory):
-            raise pytest.UsageError(
-                f"expected --tapml-target with the suite {argument}, found none\n"
-                f"hint: such as `pytest {argument} --tapml-target llvm`; `tapml devices` lists targets and devices"
-            )
+        yield argument, path.parent if path.name == MANIFEST else path
+
+
+def _load_ahead(config: pytest.Config) -> None:
+    """Have the worker load what it needs while this process does; neither takes less than seconds."""
+    controller = config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")
+    if not controller and not config.getoption("collectonly"):
+        from tapml.migration.process import start_fork_server
+
+        for _, directory in _given(config):
+            start_fork_server(directory)

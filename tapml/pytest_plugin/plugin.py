@@ -71,7 +71,7 @@ class SuitePlugin:
         if file_path.name != MANIFEST or not looks_like_suite(file_path.parent):
             return None
         if not self._config.getoption("collectonly"):
-            start_fork_server(file_path.parent)  # which loads while this process collects
+            start_fork_server(file_path.parent)  # one that was not given by name
         file: SuiteFile = SuiteFile.from_parent(parent, path=file_path, judging=self.judging, known=self._suites)
         return file
 

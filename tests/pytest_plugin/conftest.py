@@ -14,6 +14,9 @@ from tapml.pytest_plugin import plugin
 
 CONVERTERS = Path(__file__).resolve().parent.parent / "converters"
 
+SLOW = ("-p", "no:hypothesispytest", "-p", "no:unraisableexception")
+"""Plugins that import for seconds, or collect garbage, in each run."""
+
 
 class Run:
     """``run("suite", "--tapml-target", "llvm")`` in the directory ``path``; its ``cases`` are those of JUnit XML."""
@@ -33,7 +36,7 @@ class Run:
         given = [*map(str, arguments), "-p", "no:cacheprovider", f"--junitxml={report}"]
         if subprocess:
             return self.pytester.runpytest_subprocess(*given, timeout=200)
-        return self.pytester.runpytest_inprocess(*given, "-p", "no:unraisableexception")  # collects garbage for 0.5 s
+        return self.pytester.runpytest_inprocess(*given, *SLOW)
 
     @property
     def junit(self) -> ElementTree.Element:
