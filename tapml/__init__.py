@@ -2,6 +2,8 @@
 
 The library's verbs live in :mod:`tapml.carving` and :mod:`tapml.migration`; ``converter`` and ``kernel`` register your own
 way for an operator (see :mod:`tapml.lowering.registry`).
+
+PYTEST_DONT_REWRITE: it may be imported before pytest loads its plugins, of which this package has one.
 """
 
 from __future__ import annotations

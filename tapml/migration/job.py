@@ -35,7 +35,8 @@ class Job:
 
     ``extensions``: files of the user that register converters and kernels.  ``cache``: the cache's root, ``None`` for the
     user's.  ``seconds`` and ``memory_mb`` are limits that the pool enforces.  ``boundary``: the neighbour of the
-    signature's first case to judge instead of its cases (:mod:`tapml.boundary`).
+    signature's first case to judge instead of its cases (:mod:`tapml.boundary`).  ``every_case``: judge
+    the cases after one that fails too.
     """
 
     suite: str
@@ -48,6 +49,7 @@ class Job:
     seconds: float = 120.0
     memory_mb: int = 4096
     boundary: str = ""
+    every_case: bool = False
 
 
 @dataclass
@@ -192,7 +194,7 @@ def _try_route(
             results.append(_run_case(case, executable, clock, truths[i]))
         except UnsupportedError as error:  # values that the device cannot hold
             return Attempt(route, "unsupported", error.message)
-        if not results[-1].passed:
+        if not results[-1].passed and not job.every_case:
             break
     bad = next((r for r in results if not r.passed), None)
     return Outcome(

@@ -31,9 +31,9 @@ def default_jobs() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _setup(jobs: int, memory_mb: int, extensions: tuple[str, ...]) -> Callable[[Job], Outcome]:
-    os.environ["TVM_NUM_THREADS"] = str(max(1, default_jobs() // max(1, jobs)))
-    guard_threads(jobs)
+def _setup(sharing: int, memory_mb: int, extensions: tuple[str, ...]) -> Callable[[Job], Outcome]:
+    os.environ["TVM_NUM_THREADS"] = str(max(1, default_jobs() // max(1, sharing)))
+    guard_threads(sharing)
     limit_address_space(memory_mb * 2)
     for extension in extensions:
         report_stage(f"loading {extension}")
@@ -53,10 +53,21 @@ class _Slot:
 
 
 class WorkerPool:
-    """``jobs`` workers that judge signatures.  A context manager: leaving it ends the workers."""
+    """``jobs`` workers that judge signatures.  A context manager: leaving it ends the workers.
 
-    def __init__(self, jobs: int | None = None, *, memory_mb: int = 4096, extensions: tuple[str, ...] = ()) -> None:
+    ``sharing``: how many workers there are on the cores, those of other processes included; ``None``: these alone.
+    """
+
+    def __init__(
+        self,
+        jobs: int | None = None,
+        *,
+        memory_mb: int = 4096,
+        extensions: tuple[str, ...] = (),
+        sharing: int | None = None,
+    ) -> None:
         self.jobs = jobs or default_jobs()
+        self._sharing = sharing or self.jobs
         self._memory_mb = memory_mb
         self._extensions = extensions
         self._slots: list[_Slot] = []
@@ -158,5 +169,5 @@ class WorkerPool:
             )
 
     def _new_slot(self) -> _Slot:
-        setup = partial(_setup, self.jobs, self._memory_mb, self._extensions)
+        setup = partial(_setup, self._sharing, self._memory_mb, self._extensions)
         return _Slot(WorkerProcess(setup, (), "tapml-worker"))

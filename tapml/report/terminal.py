@@ -19,7 +19,7 @@ from tapml.boundary.judging import BoundaryResult
 from tapml.carving.carve import CarveSummary
 from tapml.doctor import Finding
 from tapml.migration.ladder import MigrationResult
-from tapml.migration.outcome import Outcome
+from tapml.migration.outcome import CaseResult, Outcome
 from tapml.platform import DeviceInfo
 from tapml.report.style import STATUS_ORDER, coloured, counted, human_bytes, human_seconds
 from tapml.suite.call import Json
@@ -179,23 +179,28 @@ def _operator_table(rows: Sequence[tuple[Outcome, str]]) -> Table:
         routes = ", ".join(sorted({o.route for o in outcomes if o.route}))
         seconds = [c.seconds for o in outcomes for c in o.cases if c.seconds]
         slowest = human_seconds(max(seconds)) if seconds else ""
-        table.add_row(operator, *cells, str(cases), routes, _worst_ratio(outcomes), slowest)
+        table.add_row(
+            operator, *cells, str(cases), routes, worst_ratio([c for o in outcomes for c in o.cases]), slowest
+        )
     return table
 
 
-def _worst_ratio(outcomes: Sequence[Outcome]) -> str:
-    """Largest rms error of a result relative to PyTorch's own error against float64; ``exact`` when there is none."""
-    worst, any_error = 0.0, False
-    for outcome in outcomes:
-        for case in outcome.cases:
-            for result in (case.verdict or {}).get("results", ()):
-                figures = result.get("figures", {})
-                error, reference = figures.get("rmse"), figures.get("rmse_reference")
-                if isinstance(error, int | float) and error > 0:
-                    any_error = True
-                    if isinstance(reference, int | float) and reference > 0:
-                        worst = max(worst, error / reference)
-    return f"{worst:.2g}x" if worst else ("within floor" if any_error else "exact")
+def worst_ratio(cases: Sequence[CaseResult]) -> str:
+    """Largest rms error of a result relative to PyTorch's own error against float64; ``exact`` when there is none.
+
+    Where there is no such ratio, the code of a verdict that is not passed (``integer-mismatch``).
+    """
+    worst, any_error, refused = 0.0, False, ""
+    for case in cases:
+        refused = refused or ("" if case.passed else case.code)
+        for result in (case.verdict or {}).get("results", ()):
+            figures = result.get("figures", {})
+            error, reference = figures.get("rmse"), figures.get("rmse_reference")
+            if isinstance(error, int | float) and error > 0:
+                any_error = True
+                if isinstance(reference, int | float) and reference > 0:
+                    worst = max(worst, error / reference)
+    return f"{worst:.2g}x" if worst else refused or ("within floor" if any_error else "exact")
 
 
 def _explain(out: Console, rows: Sequence[tuple[Outcome, str]]) -> None:

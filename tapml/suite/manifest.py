@@ -16,8 +16,8 @@ from typing import Any
 from tapml.suite.call import Json, Signature, canonical_json
 from tapml.suite.case import Origin, SignatureRecord
 from tapml.suite.record import TensorRecord
-from tapml.suite.staging import FORMAT
 from tapml.suite.store import ExternalBuffer
+from tapml.suite_format import FORMAT
 
 VERSION = 1
 

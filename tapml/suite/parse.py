@@ -14,7 +14,7 @@ from tapml.suite.case import SignatureRecord
 from tapml.suite.fields import HASH, FieldChecker, shorten
 from tapml.suite.manifest import VERSION, CaseEntry, Manifest, decode_numbers, manifest_digest
 from tapml.suite.pack import DAMAGED, Entry, refuse_constant, unique_keys
-from tapml.suite.staging import FORMAT
+from tapml.suite_format import FORMAT
 
 _PACK = re.compile(r"tensors/pack-[0-9]{4,9}\.safetensors")
 _OUTPUT = re.compile(r".+", re.DOTALL)

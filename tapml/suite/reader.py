@@ -19,8 +19,8 @@ from tapml.suite.manifest import CaseEntry, Manifest
 from tapml.suite.pack import DAMAGED, Entry, read_header, regular_file_size
 from tapml.suite.parse import build_manifest, parse_manifest
 from tapml.suite.record import TensorRecord, view_buffer
-from tapml.suite.staging import MANIFEST
 from tapml.suite.store import StoreReader
+from tapml.suite_format import MANIFEST
 
 _Found = TypeVar("_Found")
 

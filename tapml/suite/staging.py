@@ -15,9 +15,7 @@ from pathlib import Path
 
 from tapml.errors import UsageError
 from tapml.lock import is_alive
-
-FORMAT = "tapml-suite"
-MANIFEST = "manifest.json"
+from tapml.suite_format import is_suite
 
 
 class StagingDirectory:
@@ -80,7 +78,7 @@ class StagingDirectory:
             raise UsageError(f"{self.target} is a file, expected a directory to create", hint="choose another output")
         if not any(self.target.iterdir()):
             return
-        if not _is_suite(self.target):
+        if not is_suite(self.target):
             raise UsageError(
                 f"{self.target} is neither empty nor a suite", hint="choose another output: tapml replaces suites only"
             )
@@ -114,15 +112,6 @@ def _make_parents(directory: Path) -> list[Path]:
         parent = parent.parent
     directory.mkdir(parents=True, exist_ok=True)
     return made
-
-
-def _is_suite(directory: Path) -> bool:
-    """Whether the manifest, damaged or not, says that this is a suite (of any version)."""
-    try:
-        text = (directory / MANIFEST).read_bytes()
-    except OSError:
-        return False
-    return f'"format":"{FORMAT}"'.encode() in b"".join(text.split())
 
 
 def _recover(target: Path) -> None:

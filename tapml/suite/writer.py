@@ -21,8 +21,9 @@ from tapml.suite.fields import FieldChecker
 from tapml.suite.manifest import CaseEntry, Manifest, manifest_text, signature_to_json
 from tapml.suite.reader import Suite
 from tapml.suite.record import TensorRecord, alias_groups, check_recordable
-from tapml.suite.staging import MANIFEST, StagingDirectory
+from tapml.suite.staging import StagingDirectory
 from tapml.suite.store import PACK_BYTES, External, StoreWriter
+from tapml.suite_format import MANIFEST
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

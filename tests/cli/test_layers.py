@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 LAYERS = {
     "cli": 4,
+    "pytest_plugin": 4,
     "report": 3,  # shows what the verbs found
     "carving": 2,
     "migration": 2,
