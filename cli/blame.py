@@ -13,9 +13,7 @@ from tapml.cli.options import signature_options, suite_argument
     epilog="""\
 \b
 Examples:
-  tapml blame suite 3f1c0a9be2d4 --target webgpu
-  tapml blame suite 3f1c0a9be2d4 --target webgpu --device webgpu:chromium --with my_operators.py
-  tapml blame suite 3f1c0a9be2d4 --target llvm --boundary "arg0 one NaN"
+  tapml blame suite gelu --target webgpu
 """
 )
 @suite_argument
@@ -36,8 +34,8 @@ def command(
     """Judge one signature on every device that is here, and say which part is at fault.
 
     Wrong everywhere: its lowering. Wrong in one browser only: that browser's compiler. Dependent on the order of threads
-    (an emulated device sees that): a barrier. And PyTorch may be the one that is off. SIGNATURE is an id of `tapml show`,
-    or the beginning of one. The exit code is 1 when the device in question is wrong.
+    (an emulated device sees that): a barrier. And PyTorch may be the one that is off. SIGNATURE is an id of `tapml show`, or
+    words as of --select that one signature matches. The exit code is 1 when the device in question is wrong.
     """
     from tapml.migration.process import start_fork_server
 
@@ -46,6 +44,7 @@ def command(
     from tapml.blame.evidence import devices, gather
     from tapml.errors import UsageError
     from tapml.migration.ladder import compute_signatures
+    from tapml.migration.select import selector
     from tapml.migration.settings import Settings
     from tapml.report.progress import outcome_progress
     from tapml.report.terminal import print_blame, write_json
@@ -59,11 +58,12 @@ def command(
         memory_mb=memory_limit,
         extensions=tuple(str(e) for e in extensions),
     ).resolved()
-    found = [r for r in compute_signatures(Suite.open(suite)) if r.signature.id.startswith(signature)]
-    if len(found) != 1 or not found[0].cases:
+    chosen = selector(signature)
+    found = [r for r in compute_signatures(Suite.open(suite)) if r.cases and chosen(r)]
+    if len(found) != 1:
         raise UsageError(
-            f"expected the id of one compute signature with cases, found {len(found)} that begin with {signature!r}",
-            hint=f"`tapml show {suite}` lists them",
+            f"expected one compute signature with cases, found {len(found)} that match {signature!r}",
+            hint=f"`tapml show {suite}` lists their ids",
         )
     with outcome_progress(1 + len(list(devices(target, info.name)))) as listen:
         evidence = gather(suite, settings, found[0], boundary, listen)

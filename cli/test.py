@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Examples:
   tapml test suite --target llvm
   tapml test suite --target llvm --select "softmax or layer_norm" --json -
-  tapml test suite --target webgpu --boundary
+  tapml test suite --target llvm --boundary --select gelu
 """
 )
 @suite_argument
@@ -100,7 +100,7 @@ def command(
 
 
 def _boundary(suite: Path, settings: Settings, records: list[SignatureRecord], json_file: Path | None) -> int:
-    from tapml.boundary.judging import judge_boundaries
+    from tapml.migration.boundaries import judge_boundaries
     from tapml.boundary.neighbours import choose
     from tapml.report.progress import outcome_progress
     from tapml.report.terminal import print_boundaries, write_json

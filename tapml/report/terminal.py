@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tapml.blame.decide import Blame
 from tapml.blame.evidence import Evidence
-from tapml.boundary.judging import BoundaryResult
+from tapml.migration.boundaries import BoundaryResult
 from tapml.carving.carve import CarveSummary
 from tapml.doctor import Finding
 from tapml.migration.ladder import MigrationResult

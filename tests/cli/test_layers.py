@@ -16,8 +16,10 @@ LAYERS = {
     "report": 3,  # shows what the verbs found
     "carving": 2,
     "migration": 2,
+    "blame": 3,  # judges by way of migration
     "deploy": 2,
     "suite": 1,
+    "boundary": 1,
     "numerics": 1,
     "lowering": 1,
     "kernels": 1,
