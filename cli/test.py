@@ -100,8 +100,8 @@ def command(
 
 
 def _boundary(suite: Path, settings: Settings, records: list[SignatureRecord], json_file: Path | None) -> int:
-    from tapml.migration.boundaries import judge_boundaries
     from tapml.boundary.neighbours import choose
+    from tapml.migration.boundaries import judge_boundaries
     from tapml.report.progress import outcome_progress
     from tapml.report.terminal import print_boundaries, write_json
 

@@ -15,9 +15,9 @@ from rich.table import Table
 
 from tapml.blame.decide import Blame
 from tapml.blame.evidence import Evidence
-from tapml.migration.boundaries import BoundaryResult
 from tapml.carving.carve import CarveSummary
 from tapml.doctor import Finding
+from tapml.migration.boundaries import BoundaryResult
 from tapml.migration.ladder import MigrationResult
 from tapml.migration.outcome import CaseResult, Outcome
 from tapml.platform import DeviceInfo
