@@ -77,7 +77,7 @@ def test_an_endless_kernel_and_a_crash(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert eventually(lambda: runner.ended())
     assert (run(good, ones(10))[0] == 3).all()
     runner.close()
-    assert not processes(tmp_path) and not list(tmp_path.iterdir())
+    assert eventually(lambda: not processes(tmp_path) and not list(tmp_path.iterdir()))
 
 
 OWNER = """
