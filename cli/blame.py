@@ -41,7 +41,7 @@ def command(
 
     start_fork_server(suite)
     from tapml.blame.decide import decide
-    from tapml.blame.evidence import devices, gather
+    from tapml.blame.evidence import gather, places
     from tapml.errors import UsageError
     from tapml.migration.ladder import compute_signatures
     from tapml.migration.select import selector
@@ -65,8 +65,9 @@ def command(
             f"expected one compute signature with cases, found {len(found)} that match {signature!r}",
             hint=f"`tapml show {suite}` lists their ids",
         )
-    with outcome_progress(1 + len(list(devices(target, info.name)))) as listen:
-        evidence = gather(suite, settings, found[0], boundary, listen)
+    where = places(target, info)
+    with outcome_progress(len(where)) as listen:
+        evidence = gather(suite, settings, where, found[0], boundary, listen)
     blame = decide(evidence)
     if json_file is not None:
         write_json(

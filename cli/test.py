@@ -11,7 +11,10 @@ import click
 from tapml.cli.options import suite_argument, target_options
 
 if TYPE_CHECKING:
+    from tapml.migration.outcome import Outcome
     from tapml.migration.settings import Settings
+    from tapml.platform import DeviceInfo
+    from tapml.suite.call import Json
     from tapml.suite.case import SignatureRecord
 
 
@@ -86,17 +89,17 @@ def command(
     if json_file is not None:
         write_json(
             json_file,
-            {
-                "suite": str(suite),
-                "target": target,
-                **info.to_json(),
-                "counts": dict(Counter(o.status for o in outcomes)),
-                "signatures": [o.to_json() for o in outcomes],
-            },
+            {**_heading(suite, target, info, outcomes), "signatures": [o.to_json() for o in outcomes]},
         )
     if json_file is None or str(json_file) != "-":
         print_test(target, info, outcomes)
     return 0 if all(o.passed for o in outcomes) else 1
+
+
+def _heading(suite: Path, target: str, info: DeviceInfo, outcomes: list[Outcome]) -> Json:
+    """What the figures are of, and how many outcomes there are of each status."""
+    counts = dict(Counter(o.status for o in outcomes))
+    return {"suite": str(suite), "target": target, **info.to_json(), "counts": counts}
 
 
 def _boundary(suite: Path, settings: Settings, records: list[SignatureRecord], json_file: Path | None) -> int:
@@ -112,10 +115,7 @@ def _boundary(suite: Path, settings: Settings, records: list[SignatureRecord], j
         write_json(
             json_file,
             {
-                "suite": str(suite),
-                "target": settings.target,
-                **result.device.to_json(),
-                "counts": dict(Counter(o.status for o in result.outcomes)),
+                **_heading(suite, settings.target, result.device, result.outcomes),
                 "refused": result.refused,
                 "boundary": [o.to_json() for o in result.outcomes],
             },

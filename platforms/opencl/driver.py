@@ -133,13 +133,8 @@ class OpenclRunner:
         if made.num_args != len(kernel.pointers) + len(kernel.scalars):
             expected = len(kernel.pointers) + len(kernel.scalars)
             raise CompileError(f"kernel {kernel.name}: expected {expected} arguments, found {made.num_args}")
-        # what the driver knows only now
-        info, limits, what, (x, y, z) = (
-            cl.kernel_work_group_info,
-            self._adapter.limits,
-            f"kernel {kernel.name}",
-            kernel.block,
-        )
+        info, limits, what = cl.kernel_work_group_info, self._adapter.limits, f"kernel {kernel.name}"
+        x, y, z = kernel.block  # the driver knows only now what that takes
         shared = made.get_work_group_info(info.LOCAL_MEM_SIZE, device)
         require(self.info.name, what, limits.name("shared_bytes"), shared, limits.shared_bytes)
         threads = made.get_work_group_info(info.WORK_GROUP_SIZE, device)

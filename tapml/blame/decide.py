@@ -71,8 +71,8 @@ def decide(evidence: Evidence) -> Blame:
             "lowering", f"wrong on every device that executes it by {how} ({_names(wrong)}): {_whose(accused)}"
         )
     same_target = [c for c in evidence.cells if c.target == accused.target and c is not accused]
-    if any(c in right for c in same_target):
-        brothers = [c for c in same_target if c in right]
+    brothers = [c for c in same_target if c in right]
+    if brothers:
         return Blame(
             "device",
             f"wrong on {accused.device.name} only, and right on {_names(brothers)}, which execute the same source: "

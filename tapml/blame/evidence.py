@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import torch
 
 from tapml.boundary.neighbours import make
 from tapml.migration.ladder import Listener
-from tapml.migration.outcome import Outcome
+from tapml.migration.outcome import WRONG, Outcome
 from tapml.migration.pool import WorkerPool
 from tapml.migration.settings import Settings
 from tapml.numerics.judge import judge
@@ -18,8 +18,6 @@ from tapml.platform import DeviceInfo, all_devices, is_remote
 from tapml.suite.call import execute
 from tapml.suite.case import Case, SignatureRecord
 from tapml.suite.reader import Suite
-
-WRONG = ("failed", "crashed", "timed out")
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,6 @@ class Cell:
         """Executed there, and judged to be right."""
         return self.status(route) == "passed" and self.outcome.launches > 0
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """What kinds of things are wrong with its cases (see :class:`tapml.migration.outcome.CaseResult`)."""
-        return tuple(case.code for case in self.outcome.cases if not case.passed)
-
 
 @dataclass(frozen=True)
 class Evidence:
@@ -67,23 +60,37 @@ class Evidence:
         return self.cells[0]
 
 
-def devices(target: str, device: str) -> Iterator[tuple[str, DeviceInfo]]:
-    """All devices of this machine but that one.  Fast-math emulation judges a language's options, and is left out."""
-    for name, found, _ in all_devices():
-        for info in found:
-            if (name, info.name) != (target, device) and not is_remote(info.name) and not info.name.endswith("-fast"):
-                yield name, info
+def places(target: str, accused: DeviceInfo) -> list[tuple[str, DeviceInfo]]:
+    """(target, device): the one in question, which may be remote, and then all others of this machine.
 
-
-def gather(path: Path, settings: Settings, record: SignatureRecord, boundary: str, listen: Listener) -> Evidence:
-    """Judge one signature (or its neighbour ``boundary``) on the device of ``settings``, and on all others here.
-
-    Raises :class:`tapml.errors.DeviceError` when that device is not here.
+    Fast-math emulation judges a language's options, and is left out.
     """
-    settings, info = settings.resolved()
-    others = [(name, other) for name, other in devices(settings.target, info.name) if "remote/" not in other.name]
+    others = [
+        (name, info)
+        for name, found, _ in all_devices()
+        for info in found
+        if (name, info.name) != (target, accused.name)
+        and not is_remote(info.name)
+        and "remote/" not in info.name
+        and not info.name.endswith("-fast")
+    ]
+    return [(target, accused), *others]
+
+
+def gather(
+    path: Path,
+    settings: Settings,
+    where: Sequence[tuple[str, DeviceInfo]],
+    record: SignatureRecord,
+    boundary: str,
+    listen: Listener,
+) -> Evidence:
+    """Judge one signature (or its neighbour ``boundary``) in each of the :func:`places`, the one in question first.
+
+    ``settings`` are resolved ones.
+    """
     cells = []
-    for target, device in [(settings.target, info), *others]:
+    for target, device in where:
         job = replace(settings.job(path, record), target=target, device=device.name, boundary=boundary)
         with WorkerPool(1, memory_mb=settings.memory_mb, extensions=settings.extensions) as pool:
             (outcome,) = pool.run([job])  # a pool each: a process has one device

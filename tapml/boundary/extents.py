@@ -95,4 +95,4 @@ def _renumbered(value: Json, old: int, new: int) -> Any:
         return [_renumbered(v, old, new) for v in value]
     if isinstance(value, dict):
         return {k: v if k == "tensor" else _renumbered(v, old, new) for k, v in value.items()}
-    return new if value is not True and value is not False and isinstance(value, int) and value == old else value
+    return new if type(value) is int and value == old else value

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -87,12 +87,7 @@ def make(case: Case, name: str) -> Case:
     except Exception as error:  # PyTorch raises whatever it likes
         lines = str(error).strip().splitlines()
         raise RefusedError(f"PyTorch refuses it: {lines[0][:200] if lines else type(error).__name__}") from error
-    signature = Signature(
-        signature.operator,
-        signature.arguments,
-        signature.tensors,
-        tuple((n, TensorSpec.of(t)) for n, t in results),
-    )
+    signature = replace(signature, results=tuple((n, TensorSpec.of(t)) for n, t in results))
     if not any(spec.numel for _, spec in signature.results):
         raise RefusedError("its results have no elements, so that there is nothing to compute")
     return Case(f"{case.id} {name}", signature, case.origin, tuple(tensors), tuple(results), {"boundary": name})

@@ -62,9 +62,7 @@ def _ties(x: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.arange(x.numel()) % 3 == 0, flat[0], flat[-1]).reshape(x.shape)
 
 
-FLOATS: dict[
-    str, Change
-] = {  # huge: as large as can be without sums along a dimension that overflow or not by their order
+FLOATS: dict[str, Change] = {
     "one NaN": _one(math.nan),
     "one Inf": _one(math.inf),
     "one -Inf": _one(-math.inf),
@@ -77,6 +75,7 @@ FLOATS: dict[
     "large": _scaled_to(lambda info: math.sqrt(info.max) * 4),
     "huge": lambda x: _scaled_to(lambda info: info.max / (4 * max(x.shape, default=1)))(x),
 }
+"""Huge: as large as can be without sums along a dimension that overflow, or do not, by their order."""
 INTEGERS: dict[str, Change] = {
     "all zero": _all(0),
     "all equal": lambda x: torch.full_like(x, int(x.flatten()[0])),

@@ -153,6 +153,19 @@ class CallMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         entry.complete = True
         return output
 
+    def execute_defined(self, entry: Entry, func: Operator, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
+        """The same, and values that the call left undefined are zero, so that two runs of one program are the same.
+
+        A program that reads such values shows it: its outputs differ from those of a run in which nobody zeroes them.
+        """
+        output = self.execute(entry, func, args, kwargs, tensors)
+        if entry.kind == "undefined":
+            given = {t.untyped_storage()._cdata for t in tensors}
+            for tensor in tensors_in(output):
+                if tensor.untyped_storage()._cdata not in given:
+                    tensor.zero_()
+        return output
+
     # -- the dispatcher's side ------------------------------------------------------------------------------------
 
     @classmethod
@@ -205,18 +218,6 @@ class CallMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         entry = Entry(func, portable(func, args, kwargs), tensors)
         self.on_entry(entry)
         return entry
-
-
-def define(tensors: Tensors, output: Any) -> None:
-    """Zero the values that a call left undefined, so that two runs of one program are the same.
-
-    ``tensors`` were given to the call, ``output`` is what it returned.  A program that reads such values shows it: its
-    outputs differ from those of a run in which nobody zeroes them.
-    """
-    given = {t.untyped_storage()._cdata for t in tensors}
-    for tensor in tensors_in(output):
-        if tensor.untyped_storage()._cdata not in given:
-            tensor.zero_()
 
 
 def _require_strided(func: Operator, tensors: Tensors) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tapml.carving.interception import CallMode, Entry, Operator, define
+from tapml.carving.interception import CallMode, Entry, Operator
 from tapml.carving.origin import Module, source_line
 from tapml.carving.selection import Figures, Instance, Selection, has_figures
 from tapml.errors import UsageError
@@ -126,10 +126,7 @@ class Recorder(CallMode):  # type: ignore[no-untyped-call]
         if mutated:
             self._copy_on_write(tensors, mutated)
         if entry.kind != "compute" and seen.selection.first is not None:
-            output = func(*args, **kwargs)
-            if entry.kind == "undefined":
-                define(tensors, output)
-            return output
+            return self.execute_defined(entry, func, args, kwargs, tensors)
         before = self._before(entry, tensors)
         output = func(*args, **kwargs)
         self._consider(entry, seen, before, entry.results(tensors, output))
@@ -138,9 +135,7 @@ class Recorder(CallMode):  # type: ignore[no-untyped-call]
     def _first_call(self, entry: Entry, func: Operator, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
         self._copy_on_write(tensors, entry.raw_mutated)
         before = self._before(entry, tensors)
-        output = self.execute(entry, func, args, kwargs, tensors)
-        if entry.kind == "undefined":
-            define(tensors, output)
+        output = self.execute_defined(entry, func, args, kwargs, tensors)
         results = entry.results(tensors, output)
         signature = entry.signature
         recorded = self._recorded.get(signature.id)

@@ -9,6 +9,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock
 
+from tapml.kernels.blocks import with_body
+
 _PARALLEL = tirx.ForKind.PARALLEL
 
 
@@ -23,17 +25,7 @@ def _threaded(block: Any, width: int) -> Any:
     statements = list(block.body.seq) if isinstance(block.body, tirx.SeqStmt) else [block.body]
     bound = [_bind(s, width) if _is_parallel(s) else _alone(s) for s in statements]
     body = bound[0] if len(bound) == 1 else tirx.SeqStmt(bound)
-    return SBlock(
-        block.iter_vars,
-        block.reads,
-        block.writes,
-        block.name_hint,
-        body,
-        block.init,
-        block.alloc_buffers,
-        block.match_buffers,
-        block.annotations,
-    )
+    return with_body(block, body)
 
 
 def _is_opaque(block: Any) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tapml.boundary.neighbours import Neighbour
 from tapml.migration.ladder import Listener
-from tapml.migration.outcome import Outcome
+from tapml.migration.outcome import WRONG, Outcome
 from tapml.migration.pool import WorkerPool
 from tapml.migration.settings import Settings
 from tapml.platform import DeviceInfo
@@ -26,7 +26,7 @@ class BoundaryResult:
     @property
     def wrong(self) -> list[Outcome]:
         """What was executed or compiled and is not right, crashes and time-outs included."""
-        return [o for o in self.outcomes if o.status in ("failed", "crashed", "timed out")]
+        return [o for o in self.outcomes if o.status in WRONG]
 
 
 def judge_boundaries(

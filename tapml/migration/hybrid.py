@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tapml.carving.interception import CallMode, Entry, define
+from tapml.carving.interception import CallMode, Entry
 from tapml.carving.origin import source_line
 from tapml.carving.reference import Reference
 from tapml.carving.sources import SourceSpec, load_source
@@ -102,10 +102,7 @@ class HybridMode(CallMode):  # type: ignore[no-untyped-call]
         name = entry.signature.operator
         if entry.data is None or not self._allowed(name):
             self.in_torch[name] = self.in_torch.get(name, 0) + 1
-            output = func(*args, **kwargs)
-            if entry.kind == "undefined":
-                define(tensors, output)
-            return output
+            return self.execute_defined(entry, func, args, kwargs, tensors)
         executable, signature = entry.data
         inputs = entry.arguments(tensors)
         execution = executable.run(inputs)

@@ -11,6 +11,8 @@ STATUSES = ("passed", "failed", "unsupported", "crashed", "timed out", "skipped"
 ``unsupported``: no way to the target.  ``crashed``, ``timed out``: the process that compiled or ran it did not survive.
 ``skipped``: not tried, for a reason that is no fault of the candidate (the device lacks a feature).  ``refused``: a boundary
 case that PyTorch does not execute either."""
+WRONG = ("failed", "crashed", "timed out")
+"""The statuses of what was compiled or executed, and is not right."""
 
 
 @dataclass(frozen=True)

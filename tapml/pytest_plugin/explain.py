@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from tapml.errors import TapmlError
 from tapml.kernels.executable import contiguous
 from tapml.migration.outcome import CaseResult, Outcome
 from tapml.platform import DeviceInfo
@@ -74,6 +75,11 @@ def _figures(result: CaseResult) -> dict[str, float]:
             if isinstance(value, int | float) and math.isfinite(value):
                 found[name] = max(found.get(name, 0.0), value)
     return found
+
+
+def with_hint(error: TapmlError) -> str:
+    """What an error says, and on a second line what to do."""
+    return f"{error.message}\nhint: {error.hint}" if error.hint else error.message
 
 
 def notes(outcome: Outcome, case: CaseOutcome) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from tapml.errors import SuiteError, TapmlError
 from tapml.migration.ladder import compute_signatures
 from tapml.migration.outcome import Outcome
-from tapml.pytest_plugin.explain import CaseOutcome, case_outcome, explain, notes, properties
+from tapml.pytest_plugin.explain import CaseOutcome, case_outcome, explain, notes, properties, with_hint
 from tapml.pytest_plugin.judging import Judging
 from tapml.suite.case import SignatureRecord
 from tapml.suite.manifest import CaseEntry
@@ -52,7 +52,7 @@ class SuiteFile(pytest.File):
         try:
             self.suite = Suite.open(self.path.parent)
         except TapmlError as error:
-            raise self.CollectError(_with_hint(error)) from error
+            raise self.CollectError(with_hint(error)) from error
         by_operator: dict[str, list[SignatureRecord]] = {}
         for record in compute_signatures(self.suite):
             by_operator.setdefault(record.signature.operator, []).append(record)
@@ -119,7 +119,7 @@ class CaseItem(pytest.Item):
         except TapmlError as error:
             if not isinstance(error, SuiteError):  # the device or the user's file: it is the same for all cases
                 self.session.shouldfail = error.message
-            raise CaseFailed(f"not judged: {error.message}", f"not judged: {_with_hint(error)}") from error
+            raise CaseFailed(f"not judged: {error.message}", f"not judged: {with_hint(error)}") from error
         case = case_outcome(outcome, self._entry.id)
         self._record_facts(outcome, case)
         self._raise_unless_passed(outcome, case, self._entry)
@@ -152,7 +152,3 @@ class CaseItem(pytest.Item):
             shown.reprcrash.path, shown.reprcrash.lineno = str(self.path), 1
             shown.reprcrash.message = error.summary
         return shown
-
-
-def _with_hint(error: TapmlError) -> str:
-    return f"{error.message}\nhint: {error.hint}" if error.hint else error.message

@@ -14,6 +14,7 @@ from tapml.errors import TapmlError
 from tapml.migration.ladder import compute_signatures
 from tapml.migration.process import start_fork_server
 from tapml.migration.settings import Settings
+from tapml.pytest_plugin.explain import with_hint
 from tapml.pytest_plugin.items import CaseItem, SuiteFile
 from tapml.pytest_plugin.judging import Judging
 from tapml.pytest_plugin.summary import WORDS, counted, heading, lines
@@ -50,7 +51,7 @@ class SuitePlugin:
         try:
             settings, info = settings.resolved()
         except TapmlError as error:
-            raise pytest.UsageError(error.message + (f"\nhint: {error.hint}" if error.hint else "")) from error
+            raise pytest.UsageError(with_hint(error)) from error
         except ImportError as error:
             raise pytest.UsageError(
                 f"target {target} needs a package that is not installed: {error}\n"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tapml.platform import DeviceInfo
-from tapml.report.style import STATUS_ORDER
+from tapml.report.style import in_order
 
 WORDS = {
     "crashed": ("failed", "C", "CRASHED"),
@@ -32,8 +32,7 @@ def lines(facts: Iterable[dict[str, object]]) -> list[str]:
         found = fact.get("notes", ())
         for note in found if isinstance(found, list | tuple) else ():
             said.setdefault(str(note), []).append(str(fact["operator"]))
-    statuses = [s for s in STATUS_ORDER if s in counts] + [s for s in counts if s not in STATUS_ORDER]
-    told = ", ".join(f"{counts[s]} {s}" for s in statuses)
+    told = ", ".join(f"{counts[s]} {s}" for s in in_order(counts))
     cases, of = counted(counts.total(), "case"), counted(len(signatures), "signature")
     shown = [f"{cases} of {of}: {told}"]
     for note, operators in said.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 COLOURS = {
     "migrated": "green",
     "passed": "green",
@@ -42,7 +44,12 @@ def coloured(status: str) -> str:
     return f"[{COLOURS.get(status, 'white')}]{status}[/]"
 
 
+def in_order(statuses: Iterable[str]) -> list[str]:
+    """Distinct statuses in the order in which they are shown, unknown ones last."""
+    found = list(dict.fromkeys(statuses))
+    return [s for s in STATUS_ORDER if s in found] + [s for s in found if s not in STATUS_ORDER]
+
+
 def counted(counts: dict[str, int]) -> str:
     """``{"migrated": 174, "failed": 2}`` -> ``174 migrated, 2 failed`` with colours."""
-    known = [s for s in STATUS_ORDER if s in counts] + [s for s in counts if s not in STATUS_ORDER]
-    return ", ".join(f"{counts[s]} {coloured(s)}" for s in known) or "none"
+    return ", ".join(f"{counts[s]} {coloured(s)}" for s in in_order(counts)) or "none"

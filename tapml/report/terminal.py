@@ -21,7 +21,7 @@ from tapml.migration.boundaries import BoundaryResult
 from tapml.migration.ladder import MigrationResult
 from tapml.migration.outcome import CaseResult, Outcome
 from tapml.platform import DeviceInfo
-from tapml.report.style import STATUS_ORDER, coloured, counted, human_bytes, human_seconds
+from tapml.report.style import coloured, counted, human_bytes, human_seconds, in_order
 from tapml.suite.call import Json
 
 
@@ -76,21 +76,22 @@ def print_carve(summary: CarveSummary) -> None:
 def print_test(target: str, device: DeviceInfo, outcomes: Sequence[Outcome]) -> None:
     """The table of ``tapml test``: operators by outcome, then each that did not pass."""
     out = console()
+    _print_outcomes(out, target, device, outcomes)
+    counts = Counter(o.status for o in outcomes)
+    out.print(f"{len(outcomes)} compute signatures: {counted(counts)}")
+
+
+def _print_outcomes(out: Console, target: str, device: DeviceInfo, outcomes: Sequence[Outcome]) -> None:
     out.print(_heading(target, device))
     out.print(_operator_table([(o, o.status) for o in outcomes]))
     _explain(out, [(o, o.status) for o in outcomes if not o.passed])
     _warn(out, outcomes)
-    counts = Counter(o.status for o in outcomes)
-    out.print(f"{len(outcomes)} compute signatures: {counted(counts)}")
 
 
 def print_boundaries(target: str, result: BoundaryResult) -> None:
     """The table of ``tapml test --boundary``, then what is wrong by operator."""
     out = console()
-    out.print(_heading(target, result.device))
-    out.print(_operator_table([(o, o.status) for o in result.outcomes]))
-    _explain(out, [(o, o.status) for o in result.outcomes if not o.passed])
-    _warn(out, result.outcomes)
+    _print_outcomes(out, target, result.device, result.outcomes)
     counts = Counter(o.status for o in result.outcomes)
     out.print(
         f"{len(result.outcomes)} boundary cases: {counted(counts)}; {result.refused} more are no calls that PyTorch executes"
@@ -164,7 +165,7 @@ def _heading(target: str, device: DeviceInfo) -> str:
 def _operator_table(rows: Sequence[tuple[Outcome, str]]) -> Table:
     table = Table()
     table.add_column("operator")
-    statuses = [s for s in STATUS_ORDER if any(status == s for _, status in rows)]
+    statuses = in_order(status for _, status in rows)
     for status in statuses:
         table.add_column(status, justify="right")
     for name in ("cases", "routes", "worst error vs reference's", "warm run"):

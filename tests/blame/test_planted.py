@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tapml.blame.decide import Blame, decide
-from tapml.blame.evidence import Evidence, gather
+from tapml.blame.evidence import Evidence, gather, places
 from tapml.carving.carve import carve
 from tapml.carving.sources import find_source
 from tapml.migration.settings import Settings
@@ -28,14 +28,14 @@ def blamed(
 ) -> tuple[Evidence, Blame]:
     opened(device)  # skips the test where it is not here
     record = next(r for r in Suite.open(suite).signatures if r.signature.operator == f"aten.{operator}.default")
-    settings = Settings(
+    settings, info = Settings(
         device.split(":")[0],
         device,
         jobs=1,
         extensions=(str(extension),) if extension else (),
         cache=str(cache),  # what a planted defect compiles is for this test alone
-    )
-    evidence = gather(suite, settings, record, boundary, lambda kind, value: None)
+    ).resolved()
+    evidence = gather(suite, settings, places(settings.target, info), record, boundary, lambda kind, value: None)
     return evidence, decide(evidence)
 
 

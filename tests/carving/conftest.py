@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from tapml.carving.classify import same_bits
 from tapml.carving.recorder import Recorded, Recorder
 from tapml.suite.call import execute
+from tests.models import package_directory
 
 
 class Recording:
@@ -68,13 +68,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def package_directory(name: str) -> Path:
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip(f"needs the package {name}")
-    return Path(next(iter(spec.submodule_search_locations)))
 
 
 @pytest.fixture(scope="session")

