@@ -16,6 +16,7 @@ LAYERS = {
     "carving": 2,
     "migration": 2,
     "deploy": 2,
+    "repro": 2,
     "suite": 1,
     "numerics": 1,
     "lowering": 1,
