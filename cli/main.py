@@ -23,6 +23,7 @@ COMMANDS = {
     "test": "Judge each operator alone on a target, on its carved inputs.",
     "migrate": "Move a program onto a target operator by operator, checking the numbers at each step.",
     "blame": "Judge one signature on every device that is here, and say which part is at fault.",
+    "repro": "Write a bug report that stands alone.",
     "devices": "List the targets and devices that are here.",
     "doctor": "Say what is missing on this machine, and how to get it.",
 }

@@ -73,3 +73,14 @@ def signature_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def without(*names: str) -> Callable[[F], F]:
+    """Take options of :func:`target_options` off again that a command has no use for."""
+
+    def decorate(function: F) -> F:
+        parameters: list[click.Parameter] = function.__click_params__  # type: ignore[attr-defined]
+        parameters[:] = [p for p in parameters if p.name not in names]
+        return function
+
+    return decorate

@@ -109,7 +109,8 @@ class Platform(Protocol):
     """Our code for one target: its TVM target, legalisation, compiler and devices.
 
     One that compiles for other machines as well has an attribute ``elsewhere`` that is true, and takes their URLs
-    (:func:`is_remote`) where it takes the names of its devices.
+    (:func:`is_remote`) where it takes the names of its devices.  One whose kernels are functions that TVM calls may have a
+    method ``prepare(lowered, device)``: those functions as TVM's code generator gets them, and the plan that calls them.
     """
 
     name: str
@@ -172,6 +173,14 @@ def find_platform(target: str) -> Platform:
         )
     platform: Platform = importlib.import_module(f"tapml.platforms.{target}.platform").PLATFORM
     return platform
+
+
+def platform_file(target: str, name: str) -> Path | None:
+    """A file of a platform's folder, by name, if it has one (``replay.py``: how to launch its plans without tapml)."""
+    import tapml.platforms
+
+    found = (Path(folder, target, name) for folder in tapml.platforms.__path__)
+    return next((path for path in found if path.is_file()), None)
 
 
 def platform_needs() -> list[Finding]:

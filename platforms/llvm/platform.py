@@ -47,17 +47,22 @@ class LlvmPlatform:
         linked = f" for others by {linker_for(str(target.export()['mtriple']))}" if is_remote(device) else ""
         return f"{tvm.__version__} {tvm_ffi.__version__} {target} {_own_source()}{linked}"
 
-    def build(self, lowered: Lowered, device: str) -> Artifact:
-        target = self.target(device)
-        module = to_tir(lowered.module, target)
+    def prepare(self, lowered: Lowered, device: str) -> tuple[tvm.IRModule, Plan]:
+        """The functions as they are handed to LLVM, and the plan that calls them."""
+        module = to_tir(lowered.module, self.target(device))
         plan = extract_plan(module, lowered.results)
         functions = {}
         for symbol, function in module.functions.items():
             if isinstance(function, tvm.tirx.PrimFunc):
                 named = function.with_attr("global_symbol", symbol.name_hint)
                 functions[symbol.name_hint] = legalise(schedule(named).with_attr("global_symbol", symbol.name_hint))
+        return tvm.IRModule(functions), plan
+
+    def build(self, lowered: Lowered, device: str) -> Artifact:
+        module, plan = self.prepare(lowered, device)
+        functions = {symbol.name_hint: function for symbol, function in module.functions.items()}
         export = export_functions if is_remote(device) else _library
-        files = export(functions, target)
+        files = export(functions, self.target(device))
         return Artifact(plan, files, lowered.route, lowered.converters, lowered.notes)
 
     def open(self, device: str) -> Device:

@@ -20,6 +20,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
+from torch import fx
 from tvm import relax, te
 
 from tapml.errors import TapmlError, UnsupportedError
@@ -91,7 +92,7 @@ def lower(signature: Signature, target: str, route: str) -> Lowered:
                 rounded_to=narrow[0] if len(narrow) == 1 else None,
             )
             if route == "decomposition":
-                graph = decomposed(functional, template, specs, lambda other: find(str(other), target) is not None)
+                graph = decomposition(signature, target)
             else:
                 graph = single_node(functional, template, specs, results)
             values = importer.translate(graph, inputs)
@@ -114,6 +115,20 @@ def lower(signature: Signature, target: str, route: str) -> Lowered:
     if not live:
         raise UnsupportedError("no result has any elements")
     return Lowered(builder.get(), tuple(orders), route, tuple(importer.used), tuple(notes))
+
+
+def decomposition(signature: Signature, target: str) -> fx.Graph:
+    """The graph of route ``decomposition``, of tensors whose 16-bit floats are float32.
+
+    Raises :class:`UnsupportedError` where there is none.
+    """
+    operator = resolve_operator(signature.operator)
+    template = functional_arguments(operator, signature.template)
+    if any(s.dtype in _NARROW_FLOATS for s in _all_specs(signature)):
+        template = _widen_template(template)
+    specs = [_widen(s) for s in signature.tensors]
+    functional = functional_overload(operator)
+    return decomposed(functional, template, specs, lambda other: find(str(other), target) is not None)
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------

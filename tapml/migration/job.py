@@ -191,7 +191,7 @@ def _try_route(
                 truths.append(float64_results(signature, case.tensors))
         report_stage(f"running case {case.id} by {whose}")
         try:
-            results.append(_run_case(case, executable, clock, truths[i]))
+            results.append(run_case(case, executable, clock, truths[i]))
         except UnsupportedError as error:  # values that the device cannot hold
             return Attempt(route, "unsupported", error.message)
         if not results[-1].passed and not job.every_case:
@@ -231,7 +231,7 @@ def compile_route(
     return artifact, key, False
 
 
-def _run_case(case: Case, executable: Executable, clock: _Clock, truth: Oracle) -> CaseResult:
+def run_case(case: Case, executable: Executable, clock: _Clock, truth: Oracle) -> CaseResult:
     def bad(code: str, explanation: str) -> CaseResult:
         return CaseResult(case.id, False, code, explanation, (), 0, 0.0, {})
 

@@ -71,3 +71,18 @@ def outcome_progress(total: int) -> Iterator[Callable[[str, Any], None]]:
                     bar.console.print(text, soft_wrap=True)
 
         yield listen
+
+
+@contextmanager
+def stage_progress() -> Iterator[Callable[[str], None]]:
+    """What is being done, in a line that is replaced by the next one."""
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=_ERROR,
+        transient=True,
+        disable=not _ERROR.is_terminal,
+    ) as bar:
+        task = bar.add_task("starting")
+        yield lambda text: bar.update(task, description=escape(text))

@@ -18,6 +18,7 @@ LAYERS = {
     "migration": 2,
     "blame": 3,  # judges by way of migration
     "deploy": 2,
+    "repro": 2,
     "suite": 1,
     "boundary": 1,
     "numerics": 1,
