@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -210,8 +211,16 @@ def compile_route(
     report_stage(f"compiling what {whose or route} gave")
     with clock.phase("build"):
         artifact = platform.build(lowered, job.device)
-    cache.put(key, artifact)
+    cache.put(key, artifact, _script(lowered.module))
     return artifact, key, False
+
+
+def _script(module: Any) -> str:
+    """TVMScript of a module.  It compiled: that TVM cannot print it is not the candidate's fault, and is written down."""
+    try:
+        return str(module.script())
+    except Exception as error:
+        return f"# TVM could not print this module: {described(error)}\n"
 
 
 def _run_case(case: Case, executable: Executable, clock: _Clock, truth: Oracle) -> CaseResult:
