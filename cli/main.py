@@ -22,6 +22,7 @@ COMMANDS = {
     "show": "Print a suite, or one case of it.",
     "test": "Judge each operator alone on a target, on its carved inputs.",
     "migrate": "Move a program onto a target operator by operator, checking the numbers at each step.",
+    "report": "Write the migrations of a suite, side by side, as one HTML page that needs no network.",
     "devices": "List the targets and devices that are here.",
     "doctor": "Say what is missing on this machine, and how to get it.",
 }

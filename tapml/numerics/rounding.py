@@ -52,8 +52,8 @@ def _confirm(suspects: list[Suspects], res: Residuals, model: RoundingModel, lim
         floor = element_floor(res, limits)
         peak = int(res.magnitude.argmax())
         text = f"error is {times} against float64: rounding noise of {name}"
-        used = {"floor_max": floor[peak].item(), "tolerance": share_of_tolerance(res, limits)}
-        return Finding(True, "within-reference-error", text, used)
+        detail = {"floor_max": floor[peak].item(), "tolerance": share_of_tolerance(res, limits)}
+        return Finding(True, "within-reference-error", text, detail)
     known: dict[int, Noise] = {}
     budget = max(4, min(MOST_GRADIENTS, AFFORDABLE // max(1, res.exact.numel())))
     for flat in _in_turns([s for s in suspects if not s.rmse])[:budget]:
@@ -63,7 +63,7 @@ def _confirm(suspects: list[Suspects], res: Residuals, model: RoundingModel, lim
             return _too_large(res, flat, known[flat], limits)
     for flat in _in_turns([s for s in suspects if s.rmse])[:budget]:
         known[flat] = known.get(flat) or model.noise(flat, error=abs(float(res.error[flat])))
-    used = [
+    used: list[dict[str, Json]] = [
         {"of": "error of one element", "error": abs(float(res.error[f])), "allowed": n.bound} for f, n in known.items()
     ]
     for group in suspects:

@@ -7,7 +7,7 @@ journals of its migrations and the cache of kernels by :mod:`tapml.report.collec
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
 from tapml.migration.gate import GateResult
@@ -217,9 +217,11 @@ class Report:
 # -- figures ----------------------------------------------------------------------------------------------------------
 
 
-def largest(values: Iterator[float | None]) -> float | None:
-    """The largest of those that exist."""
+def largest(values: Iterable[float | None]) -> float | None:
+    """The largest of those that exist; NaN when one of them is not known."""
     found = [v for v in values if v is not None]
+    if any(math.isnan(v) for v in found):
+        return math.nan
     return max(found) if found else None
 
 
@@ -227,13 +229,16 @@ def result_share(result: Json) -> float | None:
     """Error over tolerance of one result: what the rule that came nearest to failing saw over what it allows.
 
     Above 1 is a defect; 0 is equal to what PyTorch recorded.  ``None`` where the decision is not one about an error: a
-    wrong shape, a NaN in the wrong place, wrong integers.
+    wrong shape, a NaN in the wrong place, wrong integers.  NaN where it is, and the journal does not say: it is of a
+    version of tapml that did not write that down.
     """
-    tolerance = (result.get("figures") or {}).get("tolerance")
-    if tolerance:
-        error, allowed = float(tolerance["error"]), float(tolerance["allowed"])
+    figures = result.get("figures") or {}
+    if figures.get("tolerance"):
+        error, allowed = float(figures["tolerance"]["error"]), float(figures["tolerance"]["allowed"])
         return error / allowed if allowed else math.inf
-    return 0.0 if result.get("passed") and result.get("code") == "exact" else None
+    if result.get("code") == "exact":
+        return 0.0 if result.get("passed") else None
+    return math.nan if "rmse" in figures and result.get("passed") else None
 
 
 def share(case: CaseResult) -> float | None:

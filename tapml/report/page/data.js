@@ -3,7 +3,8 @@ const DATA = JSON.parse(byId("data").textContent);
 const number = (value) =>
   typeof value === "number" ? value : value === "inf" ? Infinity : value === "-inf" ? -Infinity : NaN;
 const largest = (values) => {
-  const found = values.filter((v) => v !== null && v !== undefined && !Number.isNaN(v));
+  const found = values.filter((v) => v !== null && v !== undefined && v !== false);
+  if (found.some(Number.isNaN)) return NaN; // what is not known may be larger
   return found.length ? Math.max(...found) : null;
 };
 const shareOf = (item) => (item.share === null || item.share === undefined ? null : number(item.share));

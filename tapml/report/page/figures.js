@@ -16,6 +16,7 @@ const seconds = (s) =>
 const bytes = (n) => (n < 1000 ? `${n} B` : n < 1e6 ? `${(n / 1e3).toFixed(1)} kB` : `${(n / 1e6).toFixed(1)} MB`);
 const percent = (share) => {
   if (share === null) return "";
+  if (Number.isNaN(share)) return "not recorded";
   if (share === 0) return "exact";
   if (!Number.isFinite(share)) return "no limit";
   return share < 0.01 ? "< 1 %" : share < 10 ? `${(share * 100).toFixed(0)} %` : `${figure(share)} times`;
@@ -24,12 +25,12 @@ const statusText = (status, count) =>
   h("span", { class: `s-${status.replace(" ", "-")}` }, `${GLYPHS[status] || "?"} `, count ? `${count} ` : "", status);
 function meter(share) {
   if (share === null) return null;
+  if (share === 0 || !Number.isFinite(share)) return h("span", null, percent(share));
   const width = Math.min(1, Math.max(0, share)) * 100;
-  return [
+  return h("span", null,
     svg("svg", { class: "meter", "aria-hidden": "true", viewBox: "0 0 100 10", preserveAspectRatio: "none" },
       svg("rect", { width, height: 10, class: share > 1 ? "over" : null })),
-    h("span", null, percent(share)),
-  ];
+    percent(share));
 }
 const place = (index) => `[${index.join(", ")}]`;
 

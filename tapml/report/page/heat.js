@@ -8,7 +8,12 @@ const KEYS = {
 };
 
 const VALUES = {
-  share: (found) => found.share !== null && { value: shareOf(found), heat: Math.min(1, shareOf(found)), text: shareOf(found) ? (shareOf(found) < 0.01 ? "<1" : (100 * shareOf(found)).toFixed(0)) : "0" },
+  share: (found) => {
+    const value = shareOf(found);
+    if (value === null || Number.isNaN(value)) return false;
+    const text = value === 0 || value >= 0.01 ? figure(100 * value, 2) : "<1";
+    return { value, heat: Math.min(1, value), text };
+  },
   ratio: (found) => {
     const ratios = found.results.map(({ figures: f }) => (f.rmse === undefined ? (f.elements ? 0 : null) : number(f.rmse) === 0 ? 0 : f.rmse_reference ? number(f.rmse) / number(f.rmse_reference) : Infinity));
     const value = largest(ratios);
