@@ -8,6 +8,8 @@ const largest = (values) => {
   return found.length ? Math.max(...found) : null;
 };
 const shareOf = (item) => (item.share === null || item.share === undefined ? null : number(item.share));
+// "layers.3.mlp" -> "layers.*.mlp": modules that differ by a number do the same.
+const merged = (module) => module.replace(/(^|\.)\d+(?=\.|$)/g, "$1*");
 const SIGNATURES = DATA.signatures.map((signature, index) => {
   const modules = signature.modules.map(([m]) => DATA.modules[m]);
   return {

@@ -9,8 +9,13 @@ function detail(signature, shown) {
 }
 
 function modulesText(signature) {
-  const names = signature.modules.map(([m]) => DATA.modules[m] || "the program");
-  return names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more modules` : names.join(", ");
+  const counts = new Map();
+  for (const [m] of signature.modules) {
+    const name = merged(DATA.modules[m]) || "the program";
+    counts.set(name, (counts.get(name) || 0) + 1);
+  }
+  const names = [...counts].map(([name, n]) => (n > 1 ? `${name} (${n} modules)` : name));
+  return names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", ");
 }
 
 function panel(signature, m) {
@@ -86,7 +91,7 @@ function closer(found) {
       parts.push(h("p", null, `First difference at ${place(f.first.index)}: candidate ${f.first.candidate}, PyTorch ${f.first.reference}.`));
     }
     if (f.worst_elements && f.worst_elements.length) {
-      parts.push(h("div", { class: "pair" }, elementsTable(f.worst_elements), channelsTable(f.worst_channels || [])));
+      parts.push(h("div", { class: "pair" }, elementsTable(f.worst_elements), channelsTable(f.worst_channels || [], f.worst_elements[0].index.length)));
     }
     if (f.histogram) parts.push(histogram(f.histogram));
     const rest = [["elements", f.elements], ["compared", f.compared !== f.elements ? f.compared : null], ["different", f.different],
@@ -107,8 +112,8 @@ const small = (heads, rows) => h("div", { class: "scroll", tabindex: 0 }, h("tab
   h("tbody", null, rows.map((row) => h("tr", null, row.map((cell, i) => h(i ? "td" : "th", i ? { class: "number" } : { scope: "row" }, cell)))))));
 const elementsTable = (elements) => small(["worst elements", "candidate", "float64", "error"],
   elements.map((e) => [place(e.index), figure(e.candidate, 5), figure(e.float64, 5), figure(e.error)]));
-const channelsTable = (channels) => channels.length ? small(["worst channels", "rms error", "reference's"],
-  channels.map((c) => [`${c.index} of dimension ${c.dim}`, figure(c.rmse), figure(c.rmse_reference)])) : null;
+const channelsTable = (channels, rank) => channels.length ? small(["worst channels", "rms error", "reference's"],
+  channels.map((c) => [place(Array.from({ length: rank }, (_, d) => (d === c.dim ? c.index : ":"))), figure(c.rmse), figure(c.rmse_reference)])) : null;
 
 function sources(key) {
   const kernel = DATA.kernels[key];

@@ -35,7 +35,7 @@ function drawHeat(want) {
   const one = Number(form.get("migration"));
   const migrations = one < 0 ? want.migrations : [one];
   const merge = form.get("merge") !== null;
-  const rowOf = (m) => { const name = DATA.modules[m]; return merge ? name.replace(/(^|\.)\d+(?=\.|$)/g, "$1*") : name; };
+  const rowOf = (m) => { const name = DATA.modules[m]; return merge ? merged(name) : name; };
   const cells = new Map();
   const rows = new Map();
   const operators = new Map();
@@ -63,8 +63,13 @@ function drawHeat(want) {
       for (const [module] of signature.modules) put(module, signature, kept.get(module) || worst, kept.has(module), m);
     }
   }
-  byId("map-key").textContent = `${KEYS[form.get("figure")]} Numbers in italics are lent: no case was kept in that module itself. A number opens its signature.`;
-  const columns = [...operators.keys()];
+  // What is exact everywhere says nothing in a map of errors, and would fill most of it.
+  const exact = new Set(operators.keys());
+  for (const found of cells.values()) if (found.value > 0) exact.delete(found.signature.operator);
+  if (form.get("exact") !== null || form.get("figure") === "headroom") exact.clear();
+  const columns = groups(want).map(([operator]) => operator).filter((o) => operators.has(o) && !exact.has(o));
+  const filled = new Set([...cells.values()].filter((found) => columns.includes(found.signature.operator)).map((found) => found.row));
+  byId("map-key").textContent = `${KEYS[form.get("figure")]} Numbers in italics are lent: no case was kept in that module itself. A number opens its signature.${exact.size ? ` Left out: ${exact.size} operators that are exact everywhere.` : ""}`;
   const cell = (row, operator) => {
     const found = cells.get(`${row}\n${operator}`);
     if (!found) return h("td", null);
@@ -77,5 +82,5 @@ function drawHeat(want) {
   };
   byId("heat").replaceChildren(
     h("thead", null, h("tr", null, h("td", null, "module"), columns.map((o) => h("th", { scope: "col" }, o.replace(/^aten\./, ""))))),
-    h("tbody", null, [...rows.keys()].map((row) => h("tr", null, h("th", { scope: "row" }, row || "the program"), columns.map((o) => cell(row, o))))));
+    h("tbody", null, [...rows.keys()].filter((row) => filled.has(row)).map((row) => h("tr", null, h("th", { scope: "row" }, row || "the program"), columns.map((o) => cell(row, o))))));
 }
