@@ -176,6 +176,8 @@ def _case(record: SignatureRecord, case: CaseResult) -> Json:
 def _result(result: Json) -> Json:
     """A result's verdict; what it would repeat of its case is left out."""
     figures = {k: v for k, v in (result.get("figures") or {}).items() if k not in _UNUSED and v is not None}
+    if "cosine" in figures:  # all that matters of it would be lost when it is rounded
+        figures["cosine_gap"] = 1 - float(figures.pop("cosine"))
     return {
         "name": result["name"],
         "passed": result["passed"],

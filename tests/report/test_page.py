@@ -90,7 +90,7 @@ def test_filters_hide_and_show_rows(browser: Any, page_file: Path) -> None:
         page.fill("[name=text]", "nothing of that name")
         assert operators(page) == [] and "Nothing matches" in page.text_content("#operators")
         page.click("#filters [type=reset]")
-        page.wait_for_function("document.querySelectorAll('#operators .operator').length > 1")
+        page.locator("#operators .operator").nth(1).wait_for()
         assert operators(page) == everything
         for box in page.locator("[name=status]:not([value=unsupported])").all():
             box.uncheck()
@@ -98,7 +98,7 @@ def test_filters_hide_and_show_rows(browser: Any, page_file: Path) -> None:
         page.uncheck("[name=migration] >> nth=1")
         assert operators(page) == [], "the migration that had it is hidden"
         page.click("#filters [type=reset]")
-        page.wait_for_function("document.querySelectorAll('#operators .operator').length > 1")
+        page.locator("#operators .operator").nth(1).wait_for()
         page.select_option("[name=share]", "0")
         errors = operators(page)
         assert errors and len(errors) < len(everything)
@@ -130,7 +130,7 @@ def test_a_signature_shows_its_cases_and_how_its_kernel_was_made(browser: Any, p
         for word in ("worst elements", "tolerance used", "warm run", "Values of candidate", "1 kernel launch"):
             assert word in text
         panel.locator("details", has_text="TVM module").locator("summary").click()
-        page.wait_for_function("[...document.querySelectorAll('pre')].some(p => p.textContent.includes('T.prim_func'))")
+        page.locator("pre", has_text="T.prim_func").first.wait_for()
         page.keyboard.press("Escape")
         page.focus("#operators .signature .fold")
         page.keyboard.press("Enter")

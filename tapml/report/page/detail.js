@@ -94,11 +94,13 @@ function closer(found) {
       parts.push(h("div", { class: "pair" }, elementsTable(f.worst_elements), channelsTable(f.worst_channels || [], f.worst_elements[0].index.length)));
     }
     if (f.histogram) parts.push(histogram(f.histogram));
-    const rest = [["elements", f.elements], ["compared", f.compared !== f.elements ? f.compared : null], ["different", f.different],
-      ["largest relative error", f.max_rel && f.max_rel.error], ["smallest rtol that passes", f.smallest_rtol],
-      ["mean error", f.bias], ["1 - cosine", f.cosine === undefined ? null : 1 - number(f.cosine)], ["terms", f.terms]]
-      .filter(([, value]) => value !== null && value !== undefined);
-    if (rest.length) parts.push(h("p", { class: "muted" }, rest.map(([name, value]) => `${name} ${figure(value, 4)}`).join("; "), "."));
+    const whole = (n) => n.toLocaleString("en");
+    const exactly = (n) => figure(n, 4);
+    const rest = [["elements", f.elements, whole], ["compared", f.compared === f.elements ? null : f.compared, whole],
+      ["different", f.different, whole], ["terms", f.terms, whole], ["largest relative error", f.max_rel && f.max_rel.error, exactly],
+      ["smallest rtol that passes", f.smallest_rtol, exactly], ["mean error", f.bias, exactly],
+      ["1 - cosine", f.cosine_gap, exactly]].filter(([, value]) => value !== null && value !== undefined);
+    if (rest.length) parts.push(h("p", { class: "muted" }, rest.map(([name, value, write]) => `${name} ${write(value)}`).join("; "), "."));
   }
   if (found.headroom) {
     const [peak, limit, dtype] = found.headroom;
