@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 suite_argument = click.argument("suite", type=click.Path(path_type=Path))
 
 
-def _writable(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+def writable(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
     """Find out before the work is done, and not after it, that a file cannot be written."""
     if path is None or str(path) == "-":
         return path
@@ -66,7 +66,7 @@ def signature_options(function: F) -> F:
                 "--json",
                 "json_file",
                 type=click.Path(path_type=Path),
-                callback=_writable,
+                callback=writable,
                 help="Write all figures there ('-': to stdout).",
             ),
         )

@@ -23,6 +23,11 @@ from tapml.lowering.functional import functional_overload
 from tapml.lowering.registry import find
 from tapml.suite.call import Json, Signature, resolve_operator
 
+LOWERED = "lowered.py"
+"""TVMScript of the lowered module; for people, nothing executes it."""
+
+_META = "artifact.json"
+
 _TORN_SECONDS = 600
 """Age from which a half-written entry is certainly nobody's."""
 
@@ -74,8 +79,34 @@ class KernelCache:
             shutil.rmtree(folder, ignore_errors=True)  # or it could never be written again
             return None
 
-    def put(self, key: str, artifact: Artifact) -> None:
-        """Keep an artifact.  Raises ``OSError`` when the disk is full."""
+    def texts(self, key: str) -> tuple[dict[str, str], dict[str, int]] | None:
+        """What of an artifact a person can read, by file name (device code, and :data:`LOWERED`, the module that it was
+        compiled from), and the sizes in bytes of what is binary.  ``None`` when it is absent."""
+        folder = self._folder(key)
+        texts: dict[str, str] = {}
+        binaries: dict[str, int] = {}
+        try:
+            for path in sorted(folder.iterdir()):
+                data = path.read_bytes()
+                if path.name == _META:
+                    continue
+                try:
+                    text = data.decode()
+                except UnicodeDecodeError:
+                    text = "\0"
+                if "\0" in text:
+                    binaries[path.name] = len(data)
+                else:
+                    texts[path.name] = text
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return texts, binaries
+
+    def put(self, key: str, artifact: Artifact, lowered: str = "") -> None:
+        """Keep an artifact, and the text of the module that it was compiled from.
+
+        Raises ``OSError`` when the disk is full.
+        """
         folder = self._folder(key)
         if folder.exists():
             return
@@ -93,7 +124,9 @@ class KernelCache:
                 "notes": list(artifact.notes),
                 "facts": artifact.facts,
             }
-            (temporary / "artifact.json").write_text(json.dumps(meta))
+            if lowered:
+                (temporary / LOWERED).write_text(lowered)
+            (temporary / _META).write_text(json.dumps(meta))
             os.rename(temporary, folder)
         except FileExistsError:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -119,7 +152,7 @@ def _forget_torn(folder: Path) -> None:
 
 def _read(folder: Path) -> Artifact:
     """Raises one of several errors when anything in the folder is not what :meth:`KernelCache.put` wrote."""
-    meta = json.loads((folder / "artifact.json").read_text())
+    meta = json.loads((folder / _META).read_text())
     files = {name: (folder / name).read_bytes() for name in meta["files"]}
     for name, digest in meta["files"].items():
         if hashlib.sha256(files[name]).hexdigest() != digest:

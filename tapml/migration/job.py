@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -53,7 +54,7 @@ class Job:
 
 
 @dataclass
-class _Clock:
+class Clock:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -76,7 +77,7 @@ def judge_signature(job: Job) -> Outcome:
     """
     report_stage("loading the converters")
     load_extensions(job.extensions)
-    clock = _Clock()
+    clock = Clock()
     report_stage("reading the suite")
     with clock.phase("load"):
         suite = open_suite(job.suite)
@@ -96,7 +97,7 @@ def judge_signature(job: Job) -> Outcome:
     return replace(judged, signature=job.signature, boundary=job.boundary)
 
 
-def _judge(job: Job, signature: Signature, cases: list[Case], outcome: Outcome, clock: _Clock) -> Outcome:
+def _judge(job: Job, signature: Signature, cases: list[Case], outcome: Outcome, clock: Clock) -> Outcome:
     """By one route after another; ``outcome``: what to say when there is none."""
     platform, device = open_device(job.target, job.device)
     attempts: list[Attempt] = []
@@ -156,7 +157,7 @@ def _try_route(
     cases: list[Case],
     platform: Platform,
     device: Device,
-    clock: _Clock,
+    clock: Clock,
     truths: list[Oracle],
 ) -> Outcome | Attempt:
     entry = users_converter(signature, job.target) if route == "converter" else None
@@ -213,7 +214,7 @@ def _try_route(
 
 
 def compile_route(
-    route: str, job: Job, signature: Signature, platform: Platform, clock: _Clock, whose: str = ""
+    route: str, job: Job, signature: Signature, platform: Platform, clock: Clock, whose: str = ""
 ) -> tuple[Artifact, str, bool]:
     """(artifact, its key, whether it came from the cache).  ``whose``: who converts, for reports of a crash."""
     cache = KernelCache(Path(job.cache) if job.cache else None)
@@ -227,11 +228,19 @@ def compile_route(
     report_stage(f"compiling what {whose or route} gave")
     with clock.phase("build"):
         artifact = platform.build(lowered, job.device)
-    cache.put(key, artifact)
+    cache.put(key, artifact, _script(lowered.module))
     return artifact, key, False
 
 
-def run_case(case: Case, executable: Executable, clock: _Clock, truth: Oracle) -> CaseResult:
+def _script(module: Any) -> str:
+    """TVMScript of a module.  It compiled: that TVM cannot print it is not the candidate's fault, and is written down."""
+    try:
+        return str(module.script())
+    except Exception as error:
+        return f"# TVM could not print this module: {described(error)}\n"
+
+
+def run_case(case: Case, executable: Executable, clock: Clock, truth: Oracle) -> CaseResult:
     def bad(code: str, explanation: str) -> CaseResult:
         return CaseResult(case.id, False, code, explanation, (), 0, 0.0, {})
 

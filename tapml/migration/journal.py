@@ -142,12 +142,33 @@ class Journal:
             raise
 
 
+def read_events(path: Path) -> list[Json]:
+    """Events of a journal, which may be being written to; a torn last line is left out, and nothing is changed.
+
+    Raises :class:`SuiteError` for damage anywhere else, and for a journal of another version.
+    """
+    return _parse(path, _read(path))[0]
+
+
 def _recover(path: Path) -> list[Json]:
-    """Events of a journal; a torn last line is cut off.  Raises :class:`SuiteError` for damage anywhere else."""
+    """As :func:`read_events`, but a torn last line is cut off: only for whoever holds the lock."""
+    data = _read(path)
+    events, good = _parse(path, data)
+    if good < len(data):
+        with open(path, "r+b") as file:
+            file.truncate(good)
+    return events
+
+
+def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise SuiteError(f"cannot read {path}: {error.strerror or error}", hint="begin again with --restart") from error
+
+
+def _parse(path: Path, data: bytes) -> tuple[list[Json], int]:
+    """(events, how many bytes they take)."""
     events: list[Json] = []
     good = 0
     for number, line in enumerate(data.splitlines(keepends=True), 1):
@@ -162,9 +183,6 @@ def _recover(path: Path) -> list[Json]:
             raise SuiteError(f"{path}: line {number} is damaged", hint="begin again with --restart")
         events.append(event)
         good += len(line)
-    if good < len(data):
-        with open(path, "r+b") as file:
-            file.truncate(good)
     if events and (events[0].get("event") != "begin" or events[0].get("version") != VERSION):
         raise SuiteError(f"{path}: expected a journal of version {VERSION}", hint="begin again with --restart")
-    return events
+    return events, good

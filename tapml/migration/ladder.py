@@ -19,7 +19,7 @@ from tapml.migration.hybrid import HybridSetup
 from tapml.migration.journal import Journal, journal_folder, locked
 from tapml.migration.outcome import Outcome
 from tapml.migration.pool import WorkerPool
-from tapml.migration.resume import begin
+from tapml.migration.resume import begin, now
 from tapml.migration.scratch import sweep
 from tapml.migration.settings import Settings
 from tapml.platform import DeviceInfo
@@ -125,7 +125,7 @@ def migrate(path: Path, settings: Settings, *, resume: bool | None, listen: List
     with locked(folder):
         journal = Journal(folder / "journal.jsonl", read=resume is not False)
         try:
-            resumed = begin(journal, suite, settings, resume)
+            resumed = begin(journal, suite, settings, info, resume)
             return _Climb(path, suite, settings, info, journal, listen).run(resumed)
         finally:
             journal.close()
@@ -177,7 +177,15 @@ class _Climb:
             resumed,
         )
         if not self.journal.finished:
-            self.journal.append({"event": "finished", "counts": result.counts, "accepted": result.accepted})
+            self.journal.append(
+                {
+                    "event": "finished",
+                    "at": now(),
+                    "counts": result.counts,
+                    "accepted": result.accepted,
+                    "final": final.to_json() if final is not None else None,
+                }
+            )
         return result
 
     def _steps(self, records: Sequence[SignatureRecord]) -> list[tuple[str, list[SignatureRecord]]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import platform
+from datetime import datetime, timezone
+from importlib import metadata
 from pathlib import Path
 
 from tapml._version import __version__
 from tapml.errors import UsageError
 from tapml.migration.journal import Journal
 from tapml.migration.settings import Settings
-from tapml.platform import find_platform
+from tapml.platform import DeviceInfo, find_platform
 from tapml.suite.call import Json
 from tapml.suite.reader import Suite
 
@@ -28,15 +31,34 @@ def header(suite: Suite, settings: Settings) -> Json:
     }
 
 
-def begin(journal: Journal, suite: Suite, settings: Settings, resume: bool | None) -> bool:
+def environment(device: DeviceInfo) -> Json:
+    """Where and with what a run happens, for whoever reads its results; its entries do not depend on it."""
+    packages = ("tapml", "torch", "apache-tvm", "apache-tvm-ffi")
+    return {
+        "at": now(),
+        **device.to_json(),
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+        "host": platform.platform(),
+    }
+
+
+def now() -> str:
+    """The time, in UTC and ISO 8601, to a second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def begin(journal: Journal, suite: Suite, settings: Settings, device: DeviceInfo, resume: bool | None) -> bool:
     """Make the journal ready; returns whether an earlier run is gone on with.
+
+    A run that goes on notes its environment, too: it may be another day's driver.
 
     Raises :class:`UsageError` when ``resume`` is True and there is nothing to go on with, or it depends on other things.
     """
     wanted = header(suite, settings)
+    begun = {**wanted, "environment": environment(device)}
     found = journal.header
     if resume is False or (resume is None and (found is None or journal.finished)):
-        journal.restart(wanted)
+        journal.restart(begun)
         return False
     if found is None:
         raise UsageError(
@@ -45,9 +67,11 @@ def begin(journal: Journal, suite: Suite, settings: Settings, resume: bool | Non
         )
     changed = [name for name, value in wanted.items() if found.get(name) != value]
     if not changed:
+        if not journal.finished:
+            journal.append({"event": "resumed", "environment": begun["environment"]})
         return True
     if resume is None:
-        journal.restart(wanted)
+        journal.restart(begun)
         return False
     raise UsageError(
         f"the journal was begun with another {', '.join(changed)}",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from tapml.numerics.metrics import figures, residuals, rms
+from tapml.numerics.metrics import figures, histogram, residuals, rms
 from tapml.numerics.oracle import Oracle, float64_results
 from tapml.numerics.overflow import absorbed_overflow, headroom_warning
 from tapml.numerics.patterns import match_pattern
@@ -141,12 +141,12 @@ def _judge_floats(
         skip = unwritten.unsqueeze(-1).expand(y64.shape)
     pattern = match_pattern(y64, y_ref, y, skip, limits)
     warnings.extend(pattern.warnings)
+    spread = histogram(y_ref, y)
     if pattern.mismatch is not None:
-        return ResultVerdict(
-            name, False, "nonfinite-pattern", pattern.mismatch, {"nonfinite": pattern.detail}, tuple(warnings)
-        )
+        nonfinite = {"nonfinite": pattern.detail, "histogram": spread}
+        return ResultVerdict(name, False, "nonfinite-pattern", pattern.mismatch, nonfinite, tuple(warnings))
     res = residuals(y64, y, y_ref, pattern.compared)
-    found_figures = figures(res, limits)
+    found_figures = {**figures(res, limits), "histogram": spread}
     warnings.extend(headroom_warning(y64, y_ref, limits))
     overflow = absorbed_overflow(tensors, res, limits)
     if overflow is not None:

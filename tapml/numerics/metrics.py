@@ -15,6 +15,18 @@ SAMPLE = 1 << 20
 """Above so many elements, the figures that gate nothing (ulp, cosine, bias) are taken from a regular sample."""
 
 
+WORST = 4
+"""How many of the worst elements and channels are named."""
+
+HISTOGRAM_BINS = 24
+
+HISTOGRAM_SAMPLE = 1 << 14
+"""Elements that a histogram is made from; more are sampled."""
+
+_WIDEST = 1e-12
+"""The scale of a histogram is no smaller share of its largest value than this."""
+
+
 @dataclass(frozen=True)
 class Residuals:
     """One result of candidate and reference next to the truth, flattened, in float64.
@@ -104,25 +116,30 @@ def _ordered_bits(values: torch.Tensor) -> torch.Tensor:
     return torch.where(bits < 0, -magnitude, magnitude).to(torch.float64)
 
 
-def worst_channel(res: Residuals) -> Json:
-    """The slice along the last dimension (and dimension 1) whose error is largest against the reference's there."""
+def worst_channels(res: Residuals, most: int = WORST) -> list[Json]:
+    """The slices along the last dimension and dimension 1 with the largest root mean square errors, worst first."""
     dims = sorted({1, len(res.shape) - 1}) if len(res.shape) >= 2 else []
-    worst: Json = None
+    found: list[Json] = []
     for dim in dims:
         others = [d for d in range(len(res.shape)) if d != dim]
         mean, reference = (
             t.reshape(res.shape).square().mean(dim=others).sqrt() for t in (res.error, res.reference_error)
         )
-        channel = int(mean.argmax())
-        found = {
-            "dim": dim,
-            "index": channel,
-            "rmse": mean[channel].item(),
-            "rmse_reference": reference[channel].item(),
-        }
-        if worst is None or found["rmse"] > worst["rmse"]:
-            worst = found
-    return worst
+        for channel in mean.topk(min(most, mean.numel())).indices.tolist():
+            found.append(
+                {
+                    "dim": dim,
+                    "index": channel,
+                    "rmse": mean[channel].item(),
+                    "rmse_reference": reference[channel].item(),
+                }
+            )
+    return sorted(found, key=lambda channel: -channel["rmse"])[:most]
+
+
+def worst_channel(res: Residuals) -> Json:
+    """The first of :func:`worst_channels`, None for results of less than two dimensions."""
+    return next(iter(worst_channels(res, 1)), None)
 
 
 def figures(res: Residuals, limits: Limits) -> dict[str, Json]:
@@ -142,7 +159,15 @@ def figures(res: Residuals, limits: Limits) -> dict[str, Json]:
     found["rmse"], found["rmse_reference"] = rms(res.error, count), rms(res.reference_error, count)
     found["max_abs_reference"] = _peak(res.reference_error)
     found["headroom"] = max(_peak(res.exact), _peak(res.candidate)) / limits.largest
-    found["worst_channel"] = worst_channel(res)
+    channels = worst_channels(res)
+    found["worst_channel"] = channels[0] if channels else None
+    found["worst_channels"] = channels
+    largest = magnitude.topk(min(WORST, magnitude.numel()))
+    found["worst_elements"] = [
+        _at(res, int(flat), error)
+        for flat, error in zip(largest.indices.tolist(), largest.values.tolist(), strict=True)
+        if error > 0
+    ]
     step = -(-res.exact.numel() // SAMPLE)
     exact, candidate, error = (t[::step] for t in (res.exact, res.candidate, res.error))
     if step > 1:
@@ -157,6 +182,41 @@ def figures(res: Residuals, limits: Limits) -> dict[str, Json]:
         found["cosine"] = float((exact / signal) @ (candidate / own)) / max(count, 1)
     found["bias"] = _finite(float(error.sum()) / max(count, 1))
     return found
+
+
+def histogram(reference: torch.Tensor, candidate: torch.Tensor) -> Json:
+    """How the finite values of two real float64 tensors of one shape are spread, in common bins.
+
+    Edges are ``scale * sinh(e)`` for :data:`HISTOGRAM_BINS` + 1 equidistant ``e`` from ``asinh(low / scale)`` to
+    ``asinh(high / scale)``: nearly linear up to ``scale`` (the mean absolute value of the reference), logarithmic
+    beyond, so that outlying channels do not squeeze all else into one bin.  ``reference`` and ``candidate``: counts;
+    ``nonfinite``: how many of each are in no bin.  ``sampled_every``: distance of the elements that were taken.
+    """
+    step = _stride(reference.numel())
+    taken = [t.reshape(-1)[::step] for t in (reference, candidate)]
+    finite = [t[torch.isfinite(t)] for t in taken]
+    found: dict[str, Json] = {"nonfinite": [t.numel() - f.numel() for t, f in zip(taken, finite, strict=True)]}
+    if step > 1:
+        found["sampled_every"] = step
+    bounds = [bound.item() for f in finite if f.numel() for bound in torch.aminmax(f)]
+    if not bounds:
+        return {**found, "low": 0.0, "high": 0.0, "scale": 1.0, "reference": [], "candidate": []}
+    scale = float((finite[0] if finite[0].numel() else finite[1]).abs().clamp(max=1e300).mean())
+    low, high = min(bounds), max(bounds)
+    scale = max(scale, abs(low) * _WIDEST, abs(high) * _WIDEST) or 1.0
+    begin, end = math.asinh(low / scale), math.asinh(high / scale)
+    width = (end - begin) / HISTOGRAM_BINS
+    edges = torch.tensor([scale * math.sinh(begin + width * i) for i in range(1, HISTOGRAM_BINS)], dtype=torch.float64)
+    counts = [torch.bincount(torch.bucketize(f, edges, right=True), minlength=HISTOGRAM_BINS).tolist() for f in finite]
+    return {**found, "low": low, "high": high, "scale": scale, "reference": counts[0], "candidate": counts[1]}
+
+
+def _stride(count: int) -> int:
+    """A step through so many elements that takes at most :data:`HISTOGRAM_SAMPLE` and goes through all channels."""
+    step = -(-count // HISTOGRAM_SAMPLE)
+    while step > 1 and math.gcd(step, count) > 1:
+        step += 1
+    return max(1, step)
 
 
 def _peak(values: torch.Tensor) -> float:

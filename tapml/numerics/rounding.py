@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from tapml.numerics.metrics import Residuals, rms
-from tapml.numerics.screens import Suspects, element_floor, find_suspects
+from tapml.numerics.screens import Suspects, element_floor, find_suspects, share_of_tolerance
 from tapml.numerics.sensitivity import Noise, RoundingModel
 from tapml.numerics.tolerance import BIAS_RATIO, BIAS_UNITS, Limits
 from tapml.suite.call import Json, dtype_name
@@ -52,7 +52,8 @@ def _confirm(suspects: list[Suspects], res: Residuals, model: RoundingModel, lim
         floor = element_floor(res, limits)
         peak = int(res.magnitude.argmax())
         text = f"error is {times} against float64: rounding noise of {name}"
-        return Finding(True, "within-reference-error", text, {"floor_max": floor[peak].item()})
+        detail = {"floor_max": floor[peak].item(), "tolerance": share_of_tolerance(res, limits)}
+        return Finding(True, "within-reference-error", text, detail)
     known: dict[int, Noise] = {}
     budget = max(4, min(MOST_GRADIENTS, AFFORDABLE // max(1, res.exact.numel())))
     for flat in _in_turns([s for s in suspects if not s.rmse])[:budget]:
@@ -62,6 +63,9 @@ def _confirm(suspects: list[Suspects], res: Residuals, model: RoundingModel, lim
             return _too_large(res, flat, known[flat], limits)
     for flat in _in_turns([s for s in suspects if s.rmse])[:budget]:
         known[flat] = known.get(flat) or model.noise(flat, error=abs(float(res.error[flat])))
+    used: list[dict[str, Json]] = [
+        {"of": "error of one element", "error": abs(float(res.error[f])), "allowed": n.bound} for f, n in known.items()
+    ]
     for group in suspects:
         sample = [known[flat].typical for flat in group.elements if flat in known]
         if not sample or group.rmse == 0.0:
@@ -70,8 +74,10 @@ def _confirm(suspects: list[Suspects], res: Residuals, model: RoundingModel, lim
         allowed = max(group.ratio * group.reference_rmse, floor_rmse)
         if group.rmse > allowed:
             return _too_large_together(group, floor_rmse)
+        used.append({"of": f"root mean square error {group.where}".strip(), "error": group.rmse, "allowed": allowed})
     terms = max(n.terms for n in known.values())
-    detail = {"floor_max": max(n.bound for n in known.values()), "terms": terms}
+    nearest = max(used, key=lambda u: u["error"] / u["allowed"] if u["allowed"] else 0.0)
+    detail = {"floor_max": max(n.bound for n in known.values()), "terms": terms, "tolerance": nearest}
     text = f"error is {times} against float64, and no larger than rounding can be in {name} with {terms} terms"
     return Finding(True, "within-floor", text, detail)
 
@@ -104,7 +110,8 @@ def _too_large(res: Residuals, flat: int, noise: Noise, limits: Limits) -> Findi
         f"{word} {error:.3g} at {list(res.position(flat))} (candidate {res.candidate[flat].item():.6g}, float64 "
         f"{res.exact[flat].item():.6g}), {scale}: a defect, not rounding"
     )
-    return Finding(False, "error-too-large", text, {"floor_max": noise.bound, "terms": noise.terms})
+    used = {"of": "error of one element", "error": error, "allowed": noise.bound}
+    return Finding(False, "error-too-large", text, {"floor_max": noise.bound, "terms": noise.terms, "tolerance": used})
 
 
 def _too_large_together(group: Suspects, floor_rmse: float) -> Finding:
@@ -116,7 +123,9 @@ def _too_large_together(group: Suspects, floor_rmse: float) -> Finding:
         f"root mean square error{where} is {group.rmse:.3g}, {compared}, and rounding explains {floor_rmse:.3g}: "
         "a defect, not rounding"
     )
-    return Finding(False, "error-too-large", text, {"floor_rmse": floor_rmse})
+    allowed = max(group.ratio * group.reference_rmse, floor_rmse)
+    used = {"of": f"root mean square error {group.where}".strip(), "error": group.rmse, "allowed": allowed}
+    return Finding(False, "error-too-large", text, {"floor_rmse": floor_rmse, "tolerance": used})
 
 
 def _biased(res: Residuals, limits: Limits) -> Finding | None:
@@ -148,4 +157,5 @@ def _biased(res: Residuals, limits: Limits) -> Finding | None:
         f"errors lean {side} zero by {abs(mean):.2g} half units in the last place (reference {reference:.1g}): "
         f"{dtype_name(limits.dtype)} is truncated, not rounded to nearest"
     )
-    return Finding(False, "biased-rounding", text, {"bias_half_ulp": mean})
+    used = {"of": "bias in half units in the last place", "error": abs(mean), "allowed": BIAS_UNITS + abs(reference)}
+    return Finding(False, "biased-rounding", text, {"bias_half_ulp": mean, "tolerance": used})

@@ -29,6 +29,7 @@ from tapml.numerics.tolerance import (
     TYPICAL_OUTPUT_UNITS,
     Limits,
 )
+from tapml.suite.call import Json
 
 ENOUGH = 16
 """Fewer elements make no root mean square."""
@@ -79,11 +80,30 @@ def find_suspects(res: Residuals, limits: Limits) -> list[Suspects]:
 def _whole(res: Residuals, limits: Limits) -> Suspects | None:
     count = res.count
     rmse, reference = rms(res.error, count), rms(res.reference_error, count)
-    ratio = limits.ratio * (1 + 4 / math.sqrt(max(1, count)))
-    allowed = max(ratio * reference, typical_units(limits) * rms(res.exact, count)) + limits.smallest
-    if count < ENOUGH or rmse <= allowed:
+    if count < ENOUGH or rmse <= _allowed_rms(res, limits, reference):
         return None
+    ratio = limits.ratio * (1 + 4 / math.sqrt(max(1, count)))
     return Suspects(_spread(res.magnitude), "", rmse, reference, ratio)
+
+
+def share_of_tolerance(res: Residuals, limits: Limits) -> Json:
+    """How much of what the ratio rule allows the whole result uses up: its largest error or its root mean square,
+    whichever is nearer to what is allowed."""
+    peak = int(res.magnitude.argmax())
+    largest = limits.peak_ratio * float(res.reference_error.abs().max())
+    allowed = max(largest, float(element_floor(res, limits)[peak]))
+    error = float(res.magnitude[peak])
+    if res.count >= ENOUGH:
+        rmse, reference = rms(res.error, res.count), rms(res.reference_error, res.count)
+        allowed_rms = _allowed_rms(res, limits, reference)
+        if rmse / allowed_rms > error / allowed:
+            return {"of": "root mean square error", "error": rmse, "allowed": allowed_rms}
+    return {"of": "largest error", "error": error, "allowed": allowed}
+
+
+def _allowed_rms(res: Residuals, limits: Limits, reference: float) -> float:
+    ratio = limits.ratio * (1 + 4 / math.sqrt(max(1, res.count)))
+    return max(ratio * reference, typical_units(limits) * rms(res.exact, res.count)) + limits.smallest
 
 
 def _spread(error: torch.Tensor) -> tuple[int, ...]:

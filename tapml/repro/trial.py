@@ -13,7 +13,7 @@ from tapml.kernels.plan import Artifact
 from tapml.lowering.lower import Lowered, lower
 from tapml.lowering.registry import load_extensions
 from tapml.migration.blame import described
-from tapml.migration.job import _Clock, guard_threads, open_device, run_case
+from tapml.migration.job import Clock, guard_threads, open_device, run_case
 from tapml.migration.worker import limit_address_space, report_stage
 from tapml.numerics.oracle import float64_results
 from tapml.platform import Executable, Execution
@@ -137,7 +137,7 @@ class Bench:
         truth = float64_results(signature, case.tensors)
         report_stage(f"running what route {trial.route} gave")
         try:
-            result = run_case(case, watched, _Clock(), truth)
+            result = run_case(case, watched, Clock(), truth)
         except UnsupportedError as error:
             return _refused("run", error, expected)
         notes = tuple(dict.fromkeys((*artifact.notes, *(watched.last.notes if watched.last else ()))))

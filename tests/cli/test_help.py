@@ -62,6 +62,17 @@ def prepared(in_directory: Path, carved: Callable[..., Path]) -> Path:
     return in_directory
 
 
+@pytest.fixture(scope="module")
+def migrations(carved: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The journals of the suite's migration to llvm, for the commands that show them."""
+    from tapml.cli.main import run
+
+    suite = tmp_path_factory.mktemp("migrated") / "suite"
+    shutil.copytree(carved("mlp"), suite, ignore=shutil.ignore_patterns("migrations"))
+    assert run(["migrate", str(suite), "--target", "llvm", "--gate", "end"]) == 0
+    return suite / "migrations"
+
+
 def link_models(line: str, folder: Path) -> None:
     if ".gguf" in line:
         for package in ("transformers", "gguf", "accelerate"):
@@ -74,10 +85,12 @@ def link_models(line: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("line", every_example())
-def test_examples_run(tapml: Callable[..., Any], prepared: Path, line: str) -> None:
+def test_examples_run(tapml: Callable[..., Any], prepared: Path, line: str, request: pytest.FixtureRequest) -> None:
     link_models(line, prepared)
     words = shlex.split(line)[1:]
     carves = words[0] == "carve" and "-o" in words
+    if words[0] == "report":
+        shutil.copytree(request.getfixturevalue("migrations"), prepared / "suite" / "migrations")
     if carves:
         shutil.rmtree(prepared / "suite")
     ran = tapml(*words)

@@ -65,6 +65,8 @@ def test_the_wheel_has_everything_and_its_command_runs_elsewhere(tmp_path: Path)
         names = set(archive.namelist())
     assert {n for n in names if n.endswith(".py")} == modules()
     assert any(n.endswith("LICENSE") for n in names)
+    page = ROOT / "tapml" / "report" / "page"
+    assert {f"tapml/report/page/{p.name}" for p in page.iterdir()} <= names
     site = tmp_path / "site"
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", site, wheel], check=True)
     done = subprocess.run(

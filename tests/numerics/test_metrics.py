@@ -8,7 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tapml.numerics.metrics import figures, residuals, rms, ulp_distance, worst_channel
+from tapml.numerics.example import example
+from tapml.numerics.judge import judge
+from tapml.numerics.metrics import HISTOGRAM_SAMPLE, figures, histogram, residuals, rms, ulp_distance, worst_channel
 from tapml.numerics.tolerance import limits_of
 
 
@@ -69,6 +71,60 @@ def test_worst_channel_of_an_image_is_dimension_1():
     candidate[:, 2] = 1
     found = worst_channel(residuals(exact, candidate, exact, None))
     assert (found["dim"], found["index"]) == (1, 2)
+
+
+def test_worst_elements_and_channels_are_named_in_order():
+    exact, candidate = torch.zeros(3, 5).double(), torch.zeros(3, 5).double()
+    candidate[0, 4], candidate[2, 1], candidate[1, 1] = 5.0, -3.0, 1.0
+    found = figures(residuals(exact, candidate, exact, None), limits_of(torch.float32))
+    assert [(e["index"], e["error"]) for e in found["worst_elements"]] == [([0, 4], 5.0), ([2, 1], 3.0), ([1, 1], 1.0)]
+    assert [c["index"] for c in found["worst_channels"][:2]] == [4, 1]
+    assert found["worst_channels"][0] == found["worst_channel"]
+
+
+def test_a_histogram_counts_every_finite_value_in_bins_common_to_both():
+    reference = torch.tensor([0.0, 1.0, -1.0, 2.0, 1000.0, math.nan]).double()
+    candidate = torch.tensor([0.0, 1.0, -1.0, 2.0, -1000.0, 3.0]).double()
+    found = histogram(reference, candidate)
+    assert (found["low"], found["high"], found["nonfinite"]) == (-1000.0, 1000.0, [1, 0])
+    assert (sum(found["reference"]), sum(found["candidate"])) == (5, 6)
+    assert found["reference"][0] == 0 and found["candidate"][0] == 1, "-1000"
+    assert found["reference"][-1] == 1 and found["candidate"][-1] == 0, "1000"
+    assert sum(n > 0 for n in found["reference"]) >= 3, "the outlier leaves the rest apart"
+
+
+@pytest.mark.parametrize("values", [[0.0], [7.0, 7.0], [1e300, -1e300, 1e-300], [5e-324, 0.0], [math.inf], []], ids=str)
+def test_any_values_have_a_histogram(values):
+    tensor = torch.tensor(values, dtype=torch.float64)
+    found = histogram(tensor, tensor)
+    assert found["reference"] == found["candidate"]
+    assert sum(found["reference"]) == int(torch.isfinite(tensor).sum())
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_histogram_of_a_large_result_samples_all_channels():
+    tensor = torch.arange(64, dtype=torch.float64).repeat(HISTOGRAM_SAMPLE // 16)
+    found = histogram(tensor, tensor)
+    assert found["sampled_every"] >= 4 and sum(found["reference"]) <= HISTOGRAM_SAMPLE
+    assert (found["low"], found["high"]) == (0.0, 63.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("scale", [0.0, 0.5, 1.0, 3.0, 30.0, 1000.0])
+def test_what_passes_uses_no_more_than_its_tolerance_and_what_fails_more(scale, dtype):
+    torch.manual_seed(0)
+    call = example("aten.mm.default", torch.randn(24, 96).to(dtype), torch.randn(96, 40).to(dtype))
+    ((name, exact),) = call.results
+    unit = torch.finfo(dtype).eps / 2
+    wrong = (exact.double() * (1 + scale * unit * torch.randn(exact.shape).double())).to(dtype)
+    verdict = judge(call.signature, call.tensors, call.results, [(name, wrong)])
+    used = verdict.results[0].figures.get("tolerance")
+    if verdict.code == "exact":
+        assert used is None
+    else:
+        assert (used["error"] <= used["allowed"]) == verdict.passed
+    if scale in (0.0, 1000.0):
+        assert verdict.passed == (scale == 0.0)
 
 
 def test_figures_of_large_results_are_sampled_and_say_so():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tapml.migration.job import _Clock, _run_case
+from tapml.migration.job import Clock, run_case
 from tapml.numerics.oracle import float64_results
 from tapml.platform import Execution
 from tapml.suite.call import execute
@@ -43,7 +43,7 @@ def test_it(suite: Path, how: dict[str, bool], code: str, said: str) -> None:
     case = next(c for c in Suite.open(suite).cases() if "addmm" in c.signature.operator)
     before = [t.clone() for t in case.tensors]
     truth = float64_results(case.signature, case.tensors)
-    result = _run_case(case, Careless(case, **how), _Clock(), truth)
+    result = run_case(case, Careless(case, **how), Clock(), truth)
     assert result.passed is (code == "ok")
     assert code == "ok" or result.code == code
     assert said in result.explanation
