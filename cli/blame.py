@@ -34,7 +34,8 @@ def command(
     """Judge one signature on every device that is here, and say which part is at fault.
 
     Wrong everywhere: its lowering. Wrong in one browser only: that browser's compiler. Dependent on the order of threads
-    (an emulated device sees that): a barrier. And PyTorch may be the one that is off. SIGNATURE is an id of `tapml show`, or
+    (an emulated device sees that): a barrier. Right when functions are not merged and loops not rearranged: our
+    schedule. And PyTorch may be the one that is off. SIGNATURE is an id of `tapml show`, or
     words as of --select that one signature matches. The exit code is 1 when the device in question is wrong.
     """
     from tapml.migration.process import start_fork_server
@@ -81,6 +82,7 @@ def command(
                 "devices": [
                     {"target": c.target, **c.device.to_json(), "outcome": c.outcome.to_json()} for c in evidence.cells
                 ],
+                "plain": evidence.plain.outcome.to_json() if evidence.plain is not None else None,
             },
         )
     if json_file is None or str(json_file) != "-":

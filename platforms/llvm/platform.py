@@ -49,13 +49,14 @@ class LlvmPlatform:
 
     def prepare(self, lowered: Lowered, device: str) -> tuple[tvm.IRModule, Plan]:
         """The functions as they are handed to LLVM, and the plan that calls them."""
-        module = to_tir(lowered.module, self.target(device))
+        module = to_tir(lowered.module, self.target(device), merge=not lowered.plain)
         plan = extract_plan(module, lowered.results)
         functions = {}
         for symbol, function in module.functions.items():
             if isinstance(function, tvm.tirx.PrimFunc):
                 named = function.with_attr("global_symbol", symbol.name_hint)
-                functions[symbol.name_hint] = legalise(schedule(named).with_attr("global_symbol", symbol.name_hint))
+                scheduled = named if lowered.plain else schedule(named)
+                functions[symbol.name_hint] = legalise(scheduled.with_attr("global_symbol", symbol.name_hint))
         return tvm.IRModule(functions), plan
 
     def build(self, lowered: Lowered, device: str) -> Artifact:

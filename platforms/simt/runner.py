@@ -23,9 +23,12 @@ _POISON = POISON * 0x0101_0101_0101_0101
 _LARGE, _SMALL = 0x7B7B_7B7B_7B7B_7B7B, 0xFBFB_FBFB_FBFB_FBFB
 """Large and very negative numbers in every format: what depends on memory that nobody wrote differs between passes that
 have another poison each.  A NaN alone is not enough, since a maximum drops it."""
+_MODERATE = 0x3F3F_3F3F_3F3F_3F3F
+"""About 0.75 in float32 and 1.8 in float16: neither lost in a sum of numbers of usual size, nor drowning them."""
 _DROPS_NAN = re.compile(rb"\b(f?max|f?min|select)\(|\bcondval")
 _ORDER = "threads depend on their order: a barrier is missing, or two threads write to one place"
-_UNWRITTEN = "they depend on memory that nobody had written: a barrier is missing, or a kernel leaves elements out"
+_EARLY = "threads read what others write only later: a barrier is missing"
+_UNWRITTEN = "they depend on memory that nobody writes: a kernel leaves elements out"
 
 
 class EmulatedRunner:
@@ -117,7 +120,20 @@ class EmulatedPlan:
         # Order and poison were both other ones. Which of them was it? Once more, with another poison only.
         again = self._execute(inputs, order=0, upper=True, poison=poison) if order else other
         found = self._differences("uninitialised", _UNWRITTEN, forward, again)
-        return found or self._differences("order-dependent", _ORDER, forward, other)
+        if not found:
+            return self._differences("order-dependent", _ORDER, forward, other)
+        return self._read_too_early(inputs) or found
+
+    def _read_too_early(self, inputs: Mapping[int, Input]) -> list[Fault]:
+        """Whether what was read before anybody had written it is written by a thread that only comes later.
+
+        Then both orders of threads differ in the same poison.  Memory that no thread writes is poison in either order.
+        """
+        for poison in (_MODERATE, _SMALL, _LARGE, _POISON):
+            one, other = (self._execute(inputs, order=order, upper=True, poison=poison) for order in (0, 1))
+            if found := self._differences("order-dependent", _EARLY, one, other):
+                return found
+        return []
 
     def _differences(self, code: str, why: str, one: _Pass, other: _Pass) -> list[Fault]:
         found = []

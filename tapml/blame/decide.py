@@ -9,6 +9,7 @@ from tapml.blame.evidence import Cell, Evidence
 PARTS = (
     "nothing",
     "reference",
+    "schedule",
     "lowering",
     "synchronisation",
     "memory",
@@ -17,9 +18,9 @@ PARTS = (
     "device",
     "unknown",
 )
-"""Who can be at fault: PyTorch; our lowering of the operator, or its converter; the barriers of a kernel; its bounds; what
-we do for all GPUs (schedule, legalisation); what is done for one language (legalisation, TVM's code generator); one device's
-compiler or driver."""
+"""Who can be at fault: PyTorch; how functions are merged and loops arranged; our lowering of the operator, or its
+converter; the barriers of a kernel; its bounds; what we do for all GPUs (legalisation); what is done for one language
+(legalisation, TVM's code generator); one device's compiler or driver."""
 _SYNCHRONISATION = ("order-dependent", "divergent-barrier")
 _MEMORY = ("out-of-bounds", "uninitialised", "writes-input", "out-of-memory", "division-by-zero")
 
@@ -58,11 +59,22 @@ def decide(evidence: Evidence) -> Blame:
         ),
         ("memory", _MEMORY, "reads or writes what it must not"),
     ):
-        found = [(c, case) for c in wrong for case in c.outcome.cases if case.code in codes]
+        found = [
+            (c, case) for c in wrong if _on_gpu(c) == _on_gpu(accused) for case in c.outcome.cases if case.code in codes
+        ]
         if found:
             cell, case = found[0]
             return Blame(part, f"the kernel {what}, seen by {cell.device.name}: {case.explanation}")
     how = f"route {route}" if route else "every route"
+    same_target = [c for c in evidence.cells if c.target == accused.target and c is not accused]
+    brothers = [c for c in same_target if c in right]
+    plain = evidence.plain
+    if not brothers and plain is not None and plain.right(route):
+        return Blame(
+            "schedule",
+            f"right on {plain.device.name} when compiled plainly (functions not merged, loops left as TVM made them), and "
+            f"wrong as it is (on {_names(wrong)}): merging or scheduling",
+        )
     if not right:
         others = [c for c in wrong if c is not accused]
         if not others:
@@ -70,18 +82,17 @@ def decide(evidence: Evidence) -> Blame:
         return Blame(
             "lowering", f"wrong on every device that executes it by {how} ({_names(wrong)}): {_whose(accused)}"
         )
-    same_target = [c for c in evidence.cells if c.target == accused.target and c is not accused]
-    brothers = [c for c in same_target if c in right]
     if brothers:
         return Blame(
             "device",
             f"wrong on {accused.device.name} only, and right on {_names(brothers)}, which execute the same source: "
-            f"its compiler or driver ({_driver(accused)})",
+            f"its compiler or driver ({_driver(accused)})"
+            + ("; compiled plainly, it is right there too" if plain is not None and plain.right(route) else ""),
         )
-    if accused.target != "llvm" and not [c for c in right if c.target != "llvm"] and len({c.target for c in wrong}) > 1:
+    if _on_gpu(accused) and not any(_on_gpu(c) for c in right) and len({c.target for c in wrong}) > 1:
         return Blame(
             "gpu code",
-            f"right on {_names(right)}, and wrong on every GPU target ({_names(wrong)}): their schedule or legalisation",
+            f"right on {_names(right)}, and wrong on every GPU target ({_names(wrong)}): their legalisation",
         )
     languages = {c.target for c in wrong}
     if languages == {accused.target}:
@@ -91,6 +102,11 @@ def decide(evidence: Evidence) -> Blame:
             f"right on {_names(right)}, and wrong on target {accused.target} only: its legalisation or code generator{alone}",
         )
     return Blame("unknown", f"wrong on {_names(wrong)}, right on {_names(right)}: that fits no rule")
+
+
+def _on_gpu(cell: Cell) -> bool:
+    """Whether it executes kernels of threads; what an emulator sees in those says nothing of code for processors."""
+    return cell.target != "llvm"
 
 
 def _names(cells: list[Cell]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from tapml.boundary.neighbours import make
+from tapml.migration.job import Job
 from tapml.migration.ladder import Listener
 from tapml.migration.outcome import WRONG, Outcome
 from tapml.migration.pool import WorkerPool
@@ -47,13 +48,15 @@ class Cell:
 class Evidence:
     """``cells``: the device in question first.  ``route``: the way by which it fails there.  ``recorded``: what is wrong
     with the recorded results when PyTorch computes them again on this machine, empty if nothing.  ``off``: what the judge
-    says of PyTorch's results against float64, empty if they are what rounding explains."""
+    says of PyTorch's results against float64, empty if they are what rounding explains.  ``plain``: the outcome on the
+    device in question without merged functions and without a schedule of ours; none where it is not wrong there."""
 
     record: SignatureRecord
     cells: tuple[Cell, ...]
     route: str
     recorded: str
     off: str
+    plain: Cell | None = None
 
     @property
     def accused(self) -> Cell:
@@ -92,15 +95,24 @@ def gather(
     cells = []
     for target, device in where:
         job = replace(settings.job(path, record), target=target, device=device.name, boundary=boundary)
-        with WorkerPool(1, memory_mb=settings.memory_mb, extensions=settings.extensions) as pool:
-            (outcome,) = pool.run([job])  # a pool each: a process has one device
-        cells.append(Cell(target, device, outcome))
-        listen("judged", outcome)
+        cells.append(Cell(target, device, _outcome(job, settings)))
+        listen("judged", cells[-1].outcome)
+    route = _failing_route(cells[0].outcome)
+    plain = None
+    if cells[0].wrong(route):
+        job = replace(settings.job(path, record), boundary=boundary, plain=True)
+        plain = replace(cells[0], outcome=_outcome(job, settings))
     suite = Suite.open(path)
     cases = [suite.case(case) for case in record.cases]
     if boundary:
         cases = [make(cases[0], boundary)]
-    return Evidence(record, tuple(cells), _failing_route(cells[0].outcome), _recorded(cases), _off(cells))
+    return Evidence(record, tuple(cells), route, _recorded(cases), _off(cells), plain)
+
+
+def _outcome(job: Job, settings: Settings) -> Outcome:
+    with WorkerPool(1, memory_mb=settings.memory_mb, extensions=settings.extensions) as pool:
+        (outcome,) = pool.run([job])  # a pool each: a process has one device
+    return outcome
 
 
 def _failing_route(outcome: Outcome) -> str:
@@ -111,12 +123,18 @@ def _failing_route(outcome: Outcome) -> str:
 
 
 def _recorded(cases: list[Case]) -> str:
+    """The judge's words, where today's results and the recorded ones cannot both be right: each is judged by the other,
+    since a verdict sides with float64 when its reference is off."""
     for case in cases:
         with torch.no_grad():
             now = execute(case.signature, case.tensors)
-        verdict = judge(case.signature, case.tensors, case.results, now)
-        if not verdict.passed:
-            return f"case {case.id}: {verdict.explanation}"
+        for what, reference, candidate in (
+            ("today's results", case.results, now),
+            ("the recorded ones", now, case.results),
+        ):
+            verdict = judge(case.signature, case.tensors, reference, candidate)
+            if not verdict.passed:
+                return f"case {case.id}: {what} are wrong: {verdict.explanation}"
     return ""
 
 

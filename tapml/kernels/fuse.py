@@ -16,8 +16,8 @@ NAME = "kernel"
 """Global symbol of the merged function."""
 
 
-def to_tir(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """Legalise every Relax operator to TIR; ``kernel`` becomes one merged TIR function called by ``main``.
+def to_tir(module: tvm.IRModule, target: tvm.target.Target, *, merge: bool = True) -> tvm.IRModule:
+    """Legalise every Relax operator to TIR; ``kernel`` becomes one merged TIR function called by ``main``, if ``merge``.
 
     When TVM cannot merge the functions (they call out of TIR), ``main`` calls them one by one instead.  Raises
     :class:`CompileError` when an operator has no TIR.
@@ -30,6 +30,8 @@ def to_tir(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     plain = tvm.IRModule(dict(legal.functions.items()))
     plain["main"] = plain[NAME].with_attr("global_symbol", "main")
     del plain[NAME]
+    if not merge:
+        return relax.transform.DeadCodeElimination(["main"])(plain)
     try:
         with target:
             merged = relax.transform.FuseTIR()(_called_from_main(legal))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def build_plan(
     ``buffers``: how many a kernel may have; where there are more, parameters share them.  Raises
     :class:`tapml.errors.CompileError` or :class:`tapml.errors.UnsupportedError`.
     """
-    module = to_tir(lowered.module, target)
+    module = to_tir(lowered.module, target, merge=not lowered.plain)
     plan = extract_plan(module, lowered.results)
     functions = {
         symbol.name_hint: function
@@ -45,7 +46,7 @@ def build_plan(
     }
     if buffers is not None:
         functions, plan = pack_parameters(functions, plan, buffers)
-    plan, files = generate(functions, plan, dialect, target, threads or Threads())
+    plan, files = generate(functions, plan, dialect, target, replace(threads or Threads(), plain=lowered.plain))
     return Artifact(plan, files, lowered.route, lowered.converters, (*lowered.notes, *_narrowed(plan)))
 
 

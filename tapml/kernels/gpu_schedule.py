@@ -33,10 +33,14 @@ _TILE, _TILED_TERMS = 4, 16
 
 @dataclass(frozen=True)
 class Threads:
-    """How many threads a block may have (``most``) and has where nothing else decides (``usual``)."""
+    """How many threads a block may have (``most``) and has where nothing else decides (``usual``).
+
+    ``plain``: one thread an element, which computes it alone and in memory; nothing is inlined.
+    """
 
     most: int = 256
     usual: int = 64
+    plain: bool = False
 
 
 def schedule(function: tirx.PrimFunc, threads: Threads) -> tirx.PrimFunc:
@@ -46,7 +50,7 @@ def schedule(function: tirx.PrimFunc, threads: Threads) -> tirx.PrimFunc:
     """
     sch = Schedule(function)
     try:
-        sch = inline_movement(sch)
+        sch = sch if threads.plain and block_names(sch) else inline_movement(sch)
     except ScheduleError:  # no blocks: one loop nest, written by hand
         return bind_parallel_loops(function, threads.usual)
     for name in block_names(sch):
@@ -60,6 +64,10 @@ def schedule(function: tirx.PrimFunc, threads: Threads) -> tirx.PrimFunc:
             continue  # opaque: it has loops of its own
         if REDUCE not in kinds:
             _bind(sch, loops, threads)
+            continue
+        if threads.plain:
+            sch.reorder(*(r for kind in _nest(sch, name) for r in kind))
+            _bind(sch, _nest(sch, name)[0] or [sch.add_unit_loop(loops[0])], threads)
             continue
         before = sch
         for way in (_share_reduction, _tile):

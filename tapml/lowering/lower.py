@@ -41,7 +41,8 @@ class Lowered:
 
     ``module``: an IRModule of TIR functions and a Relax function ``main`` that calls them.  ``results``: for each
     result of the signature, the axis order in which the module writes it (``None``: nothing to compute, no elements).
-    ``notes``: what the verdict must mention.
+    ``notes``: what the verdict must mention.  ``plain``: what is built of it is to be as simple as can be: functions are
+    not merged, and keep the loops that TVM gave them (to tell whether a schedule is at fault).
     """
 
     module: tvm.IRModule
@@ -49,6 +50,7 @@ class Lowered:
     route: str
     converters: tuple[str, ...]
     notes: tuple[str, ...]
+    plain: bool = False
 
 
 def routes(signature: Signature, target: str) -> tuple[str, ...]:

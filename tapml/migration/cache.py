@@ -40,13 +40,14 @@ def cache_root(given: str | None = None) -> Path:
     return Path(configured) if configured else user_cache_path("tapml")
 
 
-def artifact_key(signature: Signature, route: str, target: str, fingerprint: str) -> str:
-    """The key under which the kernel of a signature is kept (64 hex digits)."""
+def artifact_key(signature: Signature, route: str, target: str, fingerprint: str, *, plain: bool = False) -> str:
+    """The key under which the kernel of a signature is kept (64 hex digits).  ``plain``: see :class:`Lowered`."""
     operator = str(functional_overload(resolve_operator(signature.operator)))
     entry = find(operator, target)
     converter = "" if entry is None or entry.builtin else f"{entry.module} {entry.source}"
     results = [[name, spec.to_json()] for name, spec in signature.results]
     parts = [signature.id, results, route, target, fingerprint, converter, _lowering_source(), __version__]
+    parts += ["plain"] if plain else []
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

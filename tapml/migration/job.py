@@ -37,7 +37,7 @@ class Job:
     ``extensions``: files of the user that register converters and kernels.  ``cache``: the cache's root, ``None`` for the
     user's.  ``seconds`` and ``memory_mb`` are limits that the pool enforces.  ``boundary``: the neighbour of the
     signature's first case to judge instead of its cases (:mod:`tapml.boundary`).  ``every_case``: judge
-    the cases after one that fails too.
+    the cases after one that fails too.  ``plain``: build it as simply as can be (:class:`tapml.lowering.lower.Lowered`).
     """
 
     suite: str
@@ -51,6 +51,7 @@ class Job:
     memory_mb: int = 4096
     boundary: str = ""
     every_case: bool = False
+    plain: bool = False
 
 
 @dataclass
@@ -218,13 +219,13 @@ def compile_route(
 ) -> tuple[Artifact, str, bool]:
     """(artifact, its key, whether it came from the cache).  ``whose``: who converts, for reports of a crash."""
     cache = KernelCache(Path(job.cache) if job.cache else None)
-    key = artifact_key(signature, route, job.target, platform.fingerprint(job.device))
+    key = artifact_key(signature, route, job.target, platform.fingerprint(job.device), plain=job.plain)
     artifact = cache.get(key)
     if artifact is not None:
         return artifact, key, True
     report_stage(f"lowering by {whose or route}")
     with clock.phase("lower"):
-        lowered = lower(signature, job.target, route)
+        lowered = replace(lower(signature, job.target, route), plain=job.plain)
     report_stage(f"compiling what {whose or route} gave")
     with clock.phase("build"):
         artifact = platform.build(lowered, job.device)

@@ -112,6 +112,15 @@ def print_blame(evidence: Evidence, blame: Blame) -> None:
         attempt = next((a for a in cell.outcome.attempts if a.route == evidence.route), None)
         message = attempt.message if attempt is not None else cell.outcome.message
         table.add_row(cell.target, cell.device.name, cell.device.mode, coloured(status), escape(message))
+    if evidence.plain is not None:
+        cell = evidence.plain
+        table.add_row(
+            cell.target,
+            f"{cell.device.name}, compiled plainly",
+            cell.device.mode,
+            coloured(cell.status(evidence.route)),
+            escape(cell.outcome.message),
+        )
     out.print(table)
     if evidence.route:
         out.print(f"by route {evidence.route}")

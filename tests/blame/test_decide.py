@@ -32,8 +32,8 @@ def cell(device: str, status: str = "passed", code: str = "exact", launches: int
     return Cell(device.split(":")[0], DeviceInfo(device, device, "emulated" in device), outcome)
 
 
-def part(*cells: Cell, recorded: str = "", off: str = "", route: str = "converter") -> str:
-    found = decide(Evidence(RECORD, cells, route, recorded, off))
+def part(*cells: Cell, recorded: str = "", off: str = "", route: str = "converter", plain: Cell | None = None) -> str:
+    found = decide(Evidence(RECORD, cells, route, recorded, off, plain))
     assert found.part in PARTS and found.sentence
     return found.part
 
@@ -42,7 +42,7 @@ def wrong(device: str, code: str = "rms") -> Cell:
     return cell(device, "failed", code)
 
 
-SITUATIONS: dict[str, tuple[str, tuple[Cell, ...], dict[str, str]]] = {
+SITUATIONS: dict[str, tuple[str, tuple[Cell, ...], dict[str, Any]]] = {
     "nothing": ("nothing", (cell("llvm:cpu"), cell("metal:emulated")), {}),
     "everywhere": ("lowering", (wrong("webgpu:native"), wrong("llvm:cpu"), wrong("vulkan:x")), {}),
     "everywhere it runs": ("lowering", (wrong("webgpu:native"), wrong("llvm:cpu"), cell("vulkan:x", "unsupported")), {}),
@@ -56,7 +56,13 @@ SITUATIONS: dict[str, tuple[str, tuple[Cell, ...], dict[str, str]]] = {
     "order of threads": (
         "synchronisation", (wrong("webgpu:native"), wrong("cuda:emulated", "order-dependent"), cell("llvm:cpu")), {}
     ),
+    "order of threads elsewhere": ("lowering", (wrong("llvm:cpu"), wrong("cuda:emulated", "order-dependent")), {}),
     "bounds": ("memory", (wrong("metal:emulated", "out-of-bounds"), cell("llvm:cpu")), {}),
+    "schedule": ("schedule", (wrong("vulkan:x"), wrong("opencl:y"), cell("llvm:cpu")), {"plain": cell("vulkan:x")}),
+    "plain is wrong too": ("lowering", (wrong("vulkan:x"), wrong("llvm:cpu")), {"plain": wrong("vulkan:x")}),
+    "one browser, whatever the schedule": (
+        "device", (wrong("webgpu:chromium"), cell("webgpu:native")), {"plain": cell("webgpu:chromium")}
+    ),
     "alone": ("unknown", (wrong("vulkan:x"), cell("llvm:cpu", "unsupported")), {}),
     "no rule": ("unknown", (wrong("vulkan:x"), wrong("opencl:y"), cell("llvm:cpu"), cell("webgpu:native")), {}),
     "recorded elsewhere": ("reference", (wrong("vulkan:x"), wrong("llvm:cpu")), {"recorded": "case a/0: differs"}),
