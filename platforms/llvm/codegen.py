@@ -92,6 +92,7 @@ def _before() -> tvm.transform.Pass:
             t.FlattenBuffer(),
             t.BF16ComputeLegalize(),
             t.NarrowDataType(32),
+            s.LoopPartition(),  # of those loops that a schedule has marked
             t.VectorizeLoop(True),
             t.StorageRewrite(),
             t.UnrollLoop(),

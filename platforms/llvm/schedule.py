@@ -76,6 +76,8 @@ def _vectorise_reduction(sch: Schedule, name: str) -> bool:
     inner = loops[-1]
     extent = int(sch.get(inner).extent)
     lanes = next((n for n in _LANES if extent % n == 0 and extent >= 2 * n), None)
+    rest = lanes is None and extent >= 2 * _LANES[0]  # what is left over is added up at the end of each row
+    lanes = _LANES[0] if rest else lanes
     strides = _strides(block.body, block.iter_vars[-1].var)
     if lanes and strides and all(s in (0, 1) for s in strides) and 1 in strides:
         _, lane = sch.split(inner, [None, lanes])
@@ -84,11 +86,13 @@ def _vectorise_reduction(sch: Schedule, name: str) -> bool:
         if len(rf_loops) != len(loops) + 1:
             return False
         lane_loop = rf_loops[-1]
-        rest = rf_loops[:-1]
-        sch.reorder(*rest, lane_loop)
+        outer = rf_loops[:-1]
+        sch.reorder(*outer, lane_loop)
         sch.vectorize(lane_loop)
+        if rest:
+            sch.annotate(outer[-1], "pragma_loop_partition_hint", 1)
         if spatial and work >= _PARALLEL_FROM:
-            sch.parallel(sch.fuse(*rest[: len(spatial)]))
+            sch.parallel(sch.fuse(*outer[: len(spatial)]))
         return True
     if not spatial or kinds[: len(spatial)] != [SPATIAL] * len(spatial):
         return False
