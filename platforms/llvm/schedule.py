@@ -20,6 +20,11 @@ from tapml.kernels.inlining import REDUCE, SPATIAL, attempt, block_names, inline
 _PARALLEL_FROM = 1 << 15
 """Iterations from which a loop is worth a second core (waking one costs some ten microseconds)."""
 _LANES = (16, 8, 4)
+_LONG, _TURNS = 1 << 13, 64
+"""Terms from which partial sums are added up on their own, and how many terms those have a lane, about: with blocks of the
+square root of their number the error of a sum grows no more than that (Higham, section 2)."""
+_PARTIAL_SUMS = 1 << 22
+"""Partial sums that there is memory for."""
 
 
 def schedule(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -80,17 +85,22 @@ def _vectorise_reduction(sch: Schedule, name: str) -> bool:
     lanes = _LANES[0] if rest else lanes
     strides = _strides(block.body, block.iter_vars[-1].var)
     if lanes and strides and all(s in (0, 1) for s in strides) and 1 in strides:
-        _, lane = sch.split(inner, [None, lanes])
-        partial = sch.rfactor(lane, factor_axis=len(spatial))
-        rf_loops = sch.get_loops(partial)
-        if len(rf_loops) != len(loops) + 1:
+        turns = _turns(extent, lanes, outputs=work // extent)
+        split = sch.split(inner, [None, turns, lanes] if turns else [None, lanes])
+        summed = sch.rfactor(split[-1], factor_axis=len(spatial))
+        rf_loops = sch.get_loops(summed)
+        if len(rf_loops) != len(loops) + len(split) - 1:
             return False
+        if turns:
+            summed = sch.rfactor(rf_loops[-3], factor_axis=len(spatial))
+            rf_loops = sch.get_loops(summed)
         lane_loop = rf_loops[-1]
         outer = rf_loops[:-1]
         sch.reorder(*outer, lane_loop)
         sch.vectorize(lane_loop)
         if rest:
-            sch.annotate(outer[-1], "pragma_loop_partition_hint", 1)
+            for loop in outer[-2:] if turns else outer[-1:]:
+                sch.annotate(loop, "pragma_loop_partition_hint", 1)
         if spatial and work >= _PARALLEL_FROM:
             sch.parallel(sch.fuse(*outer[: len(spatial)]))
         return True
@@ -109,6 +119,16 @@ def _vectorise_reduction(sch: Schedule, name: str) -> bool:
     sch.vectorize(lane)
     sch.decompose_reduction(handle, loops[len(spatial)])
     return True
+
+
+def _turns(extent: int, lanes: int, outputs: int) -> int:
+    """How many terms a lane adds up in a row before a new partial sum begins; 0 for all of them.
+
+    A part that is begun has a term for each lane: TVM 0.27 sets partial sums to zero together with their first term.
+    """
+    if extent < _LONG or outputs * extent // _TURNS > _PARTIAL_SUMS:
+        return 0
+    return next(n for n in range(_TURNS, extent) if extent % (n * lanes) == 0 or extent % (n * lanes) >= lanes)
 
 
 def _strides(store: Any, variable: Any) -> list[int | None]:

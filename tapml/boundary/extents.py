@@ -45,8 +45,8 @@ def elements(signature: Signature, name: str) -> int:
 
 
 def change(signature: Signature, tensors: list[torch.Tensor], name: str) -> tuple[list[torch.Tensor], Json]:
-    """Arguments and template of a neighbour.  Values are the carved ones, repeated or cut off; integers that point into a
-    dimension that shrank point at its last element."""
+    """Arguments and template of a neighbour.  Values are the carved ones, cut off, or followed by some of them drawn by lot
+    (integers: repeated in order); integers that point into a dimension that shrank point at its last element."""
     old, new, index, dim = _parsed(name)
     if index is not None and dim is not None:
         changed = list(tensors)
@@ -78,9 +78,20 @@ def _resized(tensor: torch.Tensor, dims: list[int], new: int) -> torch.Tensor:
         if extent == 0:
             found = found.new_zeros([new if d == dim else e for d, e in enumerate(found.shape)])
         else:
-            found = found.index_select(dim, torch.arange(new) % extent)
+            found = found.index_select(dim, _picks(extent, new, drawn=tensor.is_floating_point()))
     inverse = [order.index(d) for d in range(len(order))]
     return found.permute(order).contiguous().permute(inverse)
+
+
+def _picks(extent: int, new: int, *, drawn: bool) -> torch.Tensor:
+    """Positions of the values of a dimension of another extent.
+
+    In a sum of values that come again in the same order, roundings come again too, and add up to what no real run meets.
+    """
+    if not drawn or new <= extent:
+        return torch.arange(new) % extent
+    more = torch.randint(extent, (new - extent,), generator=torch.Generator().manual_seed(new))
+    return torch.cat([torch.arange(extent), more])
 
 
 def _clamped(tensor: torch.Tensor, old: int, new: int) -> torch.Tensor:

@@ -149,6 +149,9 @@ def _judge_floats(
     found_figures = {**figures(res, limits), "histogram": spread}
     warnings.extend(headroom_warning(y64, y_ref, limits))
     overflow = absorbed_overflow(tensors, res, limits)
+    if overflow is not None and absorbed_overflow(tensors, residuals(y64, y_ref, y_ref, pattern.compared), limits):
+        warnings.append(f"reference-overflow: in PyTorch's result, {overflow}")
+        overflow = None  # the reference is off, and the candidate is judged against it as well
     if overflow is not None:
         return ResultVerdict(name, False, "absorbed-overflow", overflow, found_figures, tuple(warnings))
     if exact is None:

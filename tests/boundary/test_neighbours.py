@@ -99,6 +99,14 @@ def test_extents_that_belong_together_change_together() -> None:
     assert norm.signature.template[0][1] == [17] and norm.signature.tensors[1].shape == (17,)
 
 
+def test_longer_rows_are_drawn_from_the_carved_values_and_the_same_each_time() -> None:
+    case, longer = CALLS["mm"](), "extent 64 -> 257"
+    row, again = (made(case)[longer].tensors[0] for _ in range(2))
+    assert torch.equal(row[:, :64], case.tensors[0]) and torch.equal(row, again)
+    assert set(row[0].tolist()) == set(case.tensors[0][0].tolist())
+    assert not torch.equal(row[:, 64:128], case.tensors[0]), "repeated in order, roundings would repeat"
+
+
 def test_an_extent_alone_where_operators_broadcast() -> None:
     found = made(CALLS["in place"]())
     assert [s.shape for s in found["extent 4 -> 1 in arg1 dim 0"].signature.tensors] == [(3, 4), (1,)]

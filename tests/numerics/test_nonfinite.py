@@ -95,3 +95,19 @@ def test_an_absorbed_overflow_is_a_failure(bias):
     wrong[0] = bias or 0
     found = verdict(made, wrong)
     assert not found.passed and found.code == "absorbed-overflow" and "795" in found.explanation
+
+
+def test_an_overflow_that_pytorch_absorbs_as_well_is_told_and_judged_against_pytorch():
+    """The squares of 7e19 overflow float32: PyTorch's variance is infinite, and its result the bias."""
+    rows = torch.randn(2, 64, generator=torch.Generator().manual_seed(0)) * 3e19
+    weight, bias = torch.ones(64), torch.full((64,), 0.25)
+    made = example("aten.native_layer_norm.default", rows, [64], weight, bias, 1e-5)
+    reference = made.results[0][1]
+    assert bool((reference == 0.25).all()), "this is about what PyTorch 2.13 does"
+    found = verdict(made, reference.clone())
+    assert found.passed and {w.split(":")[0] for w in found.warnings} == {"reference-overflow", "reference-off"}
+    wrong = reference.clone()
+    wrong[1, 3] = 0.5
+    assert not verdict(made, wrong).passed
+    right = torch.nn.functional.layer_norm(rows.double(), [64], weight.double(), bias.double(), 1e-5).float()
+    assert verdict(made, right).passed
