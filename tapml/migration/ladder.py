@@ -7,6 +7,7 @@ called the operators, so that a resumed migration ends as an undisturbed one.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,6 +99,11 @@ def compute_signatures(suite: Suite) -> list[SignatureRecord]:
     return [record for record in suite.signatures if record.kind == "compute"]
 
 
+def kept_in_pytorch(suite: Suite) -> dict[str, int]:
+    """Number of the signatures that do not migrate, by their class."""
+    return dict(Counter(record.kind for record in suite.signatures if record.kind != "compute"))
+
+
 def test(
     path: Path, settings: Settings, select: Callable[[SignatureRecord], bool], listen: Listener
 ) -> tuple[DeviceInfo, list[Outcome]]:
@@ -173,7 +179,7 @@ class _Climb:
             tuple(self.gates),
             dict(self.kernels),
             final,
-            self._kept(),
+            kept_in_pytorch(self.suite),
             resumed,
         )
         if not self.journal.finished:
@@ -264,10 +270,3 @@ class _Climb:
         result = gate.check("", {}, self.kernels)
         self.listen("gate", result)
         return result
-
-    def _kept(self) -> dict[str, int]:
-        kept: dict[str, int] = {}
-        for record in self.suite.signatures:
-            if record.kind != "compute":
-                kept[record.kind] = kept.get(record.kind, 0) + 1
-        return kept

@@ -12,7 +12,7 @@ from tapml.lock import owner
 from tapml.migration.cache import KernelCache
 from tapml.migration.gate import GateResult
 from tapml.migration.journal import LOCK, read_events
-from tapml.migration.ladder import compute_signatures
+from tapml.migration.ladder import compute_signatures, kept_in_pytorch
 from tapml.migration.outcome import Outcome
 from tapml.migration.resume import now
 from tapml.report.model import NOT_JUDGED, CaseOrigin, Environment, KernelText, Migration, Report
@@ -52,7 +52,7 @@ def collect(path: Path, devices: Sequence[str] = (), cache: Path | None = None) 
         info=suite.info,
         signatures=tuple(records),
         cases={c: _origin(suite, c) for r in records for c in r.cases},
-        kept=_kept(suite),
+        kept=kept_in_pytorch(suite),
         migrations=tuple(chosen),
         kernels=texts,
         notes=tuple(notes),
@@ -174,14 +174,6 @@ def _origin(suite: Suite, case: str) -> CaseOrigin:
     entry = suite.entry(case)
     origin = entry.origin
     return CaseOrigin(case, origin.call_index, origin.module, origin.source, str(entry.stress.get("kept", "")))
-
-
-def _kept(suite: Suite) -> dict[str, int]:
-    kept: dict[str, int] = {}
-    for record in suite.signatures:
-        if record.kind != "compute":
-            kept[record.kind] = kept.get(record.kind, 0) + 1
-    return kept
 
 
 def _texts(cache: KernelCache, migrations: Sequence[Migration], notes: list[str]) -> dict[str, KernelText]:

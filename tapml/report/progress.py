@@ -8,24 +8,38 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from tapml.report.style import human_bytes
 
 _ERROR = Console(stderr=True)
 
 
-@contextmanager
-def carve_progress() -> Iterator[tuple[Callable[[int, int, int], None], Callable[[str], None]]]:
-    """(progress, note): what :func:`tapml.carving.carve.carve` reports calls, signatures, bytes, and phases to."""
-    with Progress(
+def _line(*columns: ProgressColumn) -> Progress:
+    """``columns`` between a sign of life and what is being done; gone when it ends."""
+    return Progress(
         SpinnerColumn(),
+        *columns,
         TextColumn("{task.description}"),
         TimeElapsedColumn(),
         console=_ERROR,
         transient=True,
         disable=not _ERROR.is_terminal,
-    ) as bar:
+    )
+
+
+@contextmanager
+def carve_progress() -> Iterator[tuple[Callable[[int, int, int], None], Callable[[str], None]]]:
+    """(progress, note): what :func:`tapml.carving.carve.carve` reports calls, signatures, bytes, and phases to."""
+    with _line() as bar:
         task = bar.add_task("loading the reference")
 
         def progress(calls: int, signatures: int, nbytes: int) -> None:
@@ -41,16 +55,7 @@ def carve_progress() -> Iterator[tuple[Callable[[int, int, int], None], Callable
 @contextmanager
 def outcome_progress(total: int) -> Iterator[Callable[[str, Any], None]]:
     """A listener for :mod:`tapml.migration.ladder`: a bar over signatures, and a line for what needs attention."""
-    with Progress(
-        SpinnerColumn(),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=_ERROR,
-        transient=True,
-        disable=not _ERROR.is_terminal,
-    ) as bar:
+    with _line(BarColumn(), MofNCompleteColumn()) as bar:
         task = bar.add_task("compiling and judging", total=total)
 
         def listen(kind: str, value: Any) -> None:
@@ -76,13 +81,6 @@ def outcome_progress(total: int) -> Iterator[Callable[[str, Any], None]]:
 @contextmanager
 def stage_progress() -> Iterator[Callable[[str], None]]:
     """What is being done, in a line that is replaced by the next one."""
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=_ERROR,
-        transient=True,
-        disable=not _ERROR.is_terminal,
-    ) as bar:
+    with _line() as bar:
         task = bar.add_task("starting")
         yield lambda text: bar.update(task, description=escape(text))
