@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 class DeviceInfo:
     """Where kernels execute: ``llvm:cpu``, ``vulkan:lavapipe``, ``metal:emulated``.
 
-    ``emulated`` devices must be called that wherever a result is shown.  ``details``: driver, features, limits.
+    ``emulated`` devices must be called that wherever a result is shown.  ``aside``: asked only when it is named, as it is
+    another machine's, or another device with its compiler told otherwise.  ``details``: driver, features, limits.
     """
 
     name: str
     description: str
     emulated: bool = False
+    aside: bool = False
     details: dict[str, str] = field(default_factory=dict)
 
     @property

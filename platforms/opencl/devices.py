@@ -112,4 +112,4 @@ def _adapter(cl: Any, device: Any, name: str) -> Adapter:
         iterations=loop_iterations(device.name),
         names=_LIMITS,
     )
-    return Adapter(DeviceInfo(name, f"{device.name}, {kind}", False, details), device, extensions, limits)
+    return Adapter(DeviceInfo(name, f"{device.name}, {kind}", details=details), device, extensions, limits)

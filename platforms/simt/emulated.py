@@ -27,8 +27,10 @@ def emulated_devices(target: Dialect) -> tuple[DeviceInfo, ...]:
         "checks": "bounds of buffers, order of threads, unwritten memory, divergent barriers",
     }
     return (
-        DeviceInfo(f"{target}:emulated", f"{target} kernels, emulated on the CPU", True, details),
-        DeviceInfo(f"{target}:emulated{_FAST}", f"{target} kernels with fast math, emulated on the CPU", True, details),
+        DeviceInfo(f"{target}:emulated", f"{target} kernels, emulated on the CPU", True, False, details),
+        DeviceInfo(
+            f"{target}:emulated{_FAST}", f"{target} kernels with fast math, emulated on the CPU", True, True, details
+        ),
     )
 
 

@@ -193,7 +193,7 @@ def _adapter(vk: Any, device: Any, index: int) -> tuple[int, Adapter] | None:
         **({"loop iterations of a thread": str(iterations)} if iterations else {}),
     }
     return rank, Adapter(
-        DeviceInfo(f"vulkan:{short}", f"{name}, {kind}", False, details),
+        DeviceInfo(f"vulkan:{short}", f"{name}, {kind}", details=details),
         index,
         version,
         extensions,

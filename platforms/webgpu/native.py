@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tapml.errors import CompileError, DeviceError
 from tapml.kernels.device_memory import Block, Memory
+from tapml.kernels.device_names import slug
 from tapml.kernels.driver_output import captured
 from tapml.kernels.limits import Limits, check, loop_iterations
 from tapml.kernels.plan import Plan
@@ -52,7 +53,11 @@ def adapters() -> tuple[Adapter, ...]:
     seen: set[str] = set()
     described = []
     for i, adapter in enumerate(ranked):
-        name = NAME if i == 0 else f"{NAME}/{_slug(adapter.info)}"
+        name = (
+            NAME
+            if i == 0
+            else f"{NAME}/{slug(str(adapter.info['device']))}-{str(adapter.info['backend_type']).lower()}"
+        )
         if name not in seen:
             seen.add(name)
             described.append(_describe(adapter, name))
@@ -61,11 +66,6 @@ def adapters() -> tuple[Adapter, ...]:
 
 def _rank(order: tuple[str, ...], value: str) -> int:
     return order.index(value) if value in order else len(order)
-
-
-def _slug(info: Mapping[str, Any]) -> str:
-    name = re.sub(r"\(.*?\)", "", str(info["device"])).strip().lower()
-    return f"{re.sub(r'[^a-z0-9]+', '-', name).strip('-')}-{str(info['backend_type']).lower()}"
 
 
 def _describe(adapter: Any, name: str) -> Adapter:

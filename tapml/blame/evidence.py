@@ -15,7 +15,7 @@ from tapml.migration.outcome import WRONG, Outcome
 from tapml.migration.pool import WorkerPool
 from tapml.migration.settings import Settings
 from tapml.numerics.judge import judge
-from tapml.platform import DeviceInfo, all_devices, is_remote
+from tapml.platform import DeviceInfo, all_devices
 from tapml.suite.call import execute
 from tapml.suite.case import Case, SignatureRecord
 from tapml.suite.reader import Suite
@@ -64,18 +64,12 @@ class Evidence:
 
 
 def places(target: str, accused: DeviceInfo) -> list[tuple[str, DeviceInfo]]:
-    """(target, device): the one in question, which may be remote, and then all others of this machine.
-
-    Fast-math emulation judges a language's options, and is left out.
-    """
+    """(target, device): the one in question, whichever it is, and then all others but those that stand aside."""
     others = [
         (name, info)
         for name, found, _ in all_devices()
         for info in found
-        if (name, info.name) != (target, accused.name)
-        and not is_remote(info.name)
-        and "remote/" not in info.name
-        and not info.name.endswith("-fast")
+        if (name, info.name) != (target, accused.name) and not info.aside
     ]
     return [(target, accused), *others]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tapml.blame.decide import PARTS, decide
-from tapml.blame.evidence import Cell, Evidence
+from tapml.blame.evidence import Cell, Evidence, places
 from tapml.migration.outcome import Attempt, CaseResult, Outcome
-from tapml.platform import DeviceInfo
+from tapml.platform import DeviceInfo, find_platform
 from tapml.suite.call import Signature, TensorSpec
 from tapml.suite.case import SignatureRecord
 
@@ -96,3 +96,13 @@ def test_the_command_names_what_it_wants(tapml: Callable[..., Any], carved: Call
     ran = tapml("blame", carved("mlp"), "nothing", "--target", "llvm")
     assert ran.code == 2
     assert "expected one compute signature" in ran.err and "tapml show" in ran.err
+
+
+def test_devices_that_stand_aside_are_asked_only_by_name() -> None:
+    """Fast-math emulation compiles the same kernels otherwise; what it gives says nothing of other devices."""
+    emulated, fast = find_platform("metal").devices()
+    assert not emulated.aside and fast.aside
+    asked = places("metal", emulated)
+    assert asked[0] == ("metal", emulated) and ("metal", fast) not in asked
+    assert ("llvm", find_platform("llvm").devices()[0]) in asked
+    assert places("metal", fast)[0] == ("metal", fast)

@@ -241,7 +241,7 @@ def _info(about: Header) -> DeviceInfo:
         "storage buffers": str(about["limits"].get("maxStorageBuffersPerShaderStage", "")),
         "largest buffer": f"{about['limits'].get('maxStorageBufferBindingSize', 0) >> 20} MiB",
     }
-    return DeviceInfo(f"{REMOTE}{about['name']}", describe_adapter(about), details=details)
+    return DeviceInfo(f"{REMOTE}{about['name']}", describe_adapter(about), aside=True, details=details)
 
 
 def _error(header: Header) -> CompileError | DeviceError:
