@@ -72,9 +72,12 @@ def widened_results(signature: Signature, tensors: Sequence[torch.Tensor]) -> Or
     override = _OVERRIDES.get(signature.operator)
     try:
         if override is not None:
-            return override(signature, tensors)
-        with _double_precision():
-            named = execute(signature, tensors)
+            found = override(signature, tensors)
+            named = list(found.results.items())
+        else:
+            found = Oracle()
+            with _double_precision():
+                named = execute(signature, tensors)
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, TapmlError) as error:
         return Oracle(
             reason=f"{signature.operator} does not run in float64: {str(error).strip().splitlines()[0][:200]}"
@@ -87,7 +90,7 @@ def widened_results(signature: Signature, tensors: Sequence[torch.Tensor]) -> Or
             return Oracle(reason=f"{signature.operator} has another meaning in float64: {name} is {list(tensor.shape)}")
         if tensor.dtype in (torch.float64, torch.complex128):
             results[name] = tensor
-    return Oracle(results)
+    return Oracle(results, found.undefined, found.reason)
 
 
 def _widen_tensor(tensor: torch.Tensor) -> torch.Tensor:

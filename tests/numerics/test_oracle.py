@@ -121,3 +121,13 @@ def test_a_reference_far_from_float64_excuses_nothing():
     assert same.passed and same.warnings[0].startswith("reference-off: ")
     wrong = [("out0", made.results[0][1] * 1.1)]
     assert not judge(made.signature, made.tensors, made.results, wrong).passed
+
+
+def test_a_replacement_that_gives_another_shape_is_no_truth() -> None:
+    """Offsets that decrease: PyTorch's kernel takes them as they are, and the products of the groups do not fit together."""
+    ends = torch.tensor([5, 8, 8, 5], dtype=torch.int32)
+    made = example("aten._grouped_mm.default", torch.randn(8, 16), torch.randn(4, 16, 4), ends)
+    truth = float64_results(made.signature, made.tensors)
+    assert not truth.results and "another meaning in float64" in truth.reason
+    found = judge(made.signature, made.tensors, made.results, made.results)
+    assert found.passed and found.warnings[0].startswith("no-oracle")
