@@ -43,6 +43,7 @@ def command(
     start_fork_server(suite)
     from tapml.blame.decide import decide
     from tapml.blame.evidence import gather, places
+    from tapml.boundary.neighbours import require_neighbour
     from tapml.errors import UsageError
     from tapml.migration.ladder import compute_signatures
     from tapml.migration.select import selector
@@ -66,6 +67,8 @@ def command(
             f"expected one compute signature with cases, found {len(found)} that match {signature!r}",
             hint=f"`tapml show {suite}` lists their ids",
         )
+    if boundary:
+        require_neighbour(found[0].signature, boundary)
     where = places(target, info)
     with outcome_progress(len(where)) as listen:
         evidence = gather(suite, settings, where, found[0], boundary, listen)

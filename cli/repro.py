@@ -30,6 +30,9 @@ Examples:
     default="",
     help="converter, frontend (TVM's own) or decomposition.  [default: what a migration would try first and that fails]",
 )
+@click.option(
+    "--boundary", default="", help="A neighbour of the signature's first case, as `tapml test --boundary` names it."
+)
 @click.option("--shrink/--no-shrink", default=False, help="Make it smaller first.  [default: no]")
 @click.option(
     "--budget",
@@ -51,6 +54,7 @@ def command(
     output: Path,
     force: bool,
     route: str,
+    boundary: str,
     shrink: bool,
     budget: float,
     seed: int,
@@ -87,7 +91,7 @@ def command(
     options = Options(settings, route, budget if shrink else 0.0, seed, force, shlex.join(["tapml", *sys.argv[1:]]))
     try:
         with stage_progress() as listen:
-            made = reproduce_case(suite, case, output, options, listen)
+            made = reproduce_case(suite, case, output, options, listen, boundary=boundary)
     except KeyboardInterrupt as stop:
         stop.hint = "nothing was written; a smaller --budget ends the shrinking sooner"  # type: ignore[attr-defined]
         raise

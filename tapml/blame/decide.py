@@ -50,7 +50,7 @@ def decide(evidence: Evidence) -> Blame:
     if evidence.off and accused not in wrong:
         return Blame("reference", f"PyTorch is off, and float64 sides with {accused.device.name}: {evidence.off}")
     if accused not in wrong:
-        return Blame("nothing", f"it is {accused.status(route)} on {accused.device.name}: {accused.outcome.message}")
+        return Blame("nothing", f"{accused.status(route)} on {accused.device.name}: {accused.outcome.message}")
     for part, codes, what in (
         (
             "synchronisation",

@@ -8,6 +8,7 @@ call exists is PyTorch's to say: what it refuses is no neighbour.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from tapml.boundary import extents, strides, values
-from tapml.errors import TapmlError
+from tapml.errors import TapmlError, UsageError
 from tapml.suite.call import Signature, TensorSpec, canonical_json, clone_strided, execute
 from tapml.suite.case import Case, SignatureRecord
 
@@ -39,6 +40,19 @@ def neighbours_of(signature: Signature) -> list[Neighbour]:
     """All neighbours of a call, in a fixed order."""
     names = [*values.names(signature), *extents.names(signature), *strides.names(signature)]
     return [Neighbour(name, re.sub(r"(?<=extent )\d+", "n", name)) for name in names]
+
+
+def require_neighbour(signature: Signature, name: str) -> None:
+    """Raises :class:`UsageError` when a call has no neighbour of that name."""
+    names = [n.name for n in neighbours_of(signature)]
+    if name not in names:
+        close = difflib.get_close_matches(name, names, 3) or names[:3]
+        raise UsageError(
+            f"expected a neighbour of {signature}, found {name!r}",
+            hint=f"such as {', '.join(map(repr, close))}; `tapml test --boundary --json FILE` names all"
+            if close
+            else "",
+        )
 
 
 def choose(records: Sequence[SignatureRecord]) -> list[tuple[SignatureRecord, Neighbour]]:

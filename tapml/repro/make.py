@@ -14,6 +14,7 @@ import tvm
 import tvm_ffi
 
 from tapml._version import __version__
+from tapml.boundary.neighbours import make, require_neighbour
 from tapml.errors import UnsupportedError, UsageError
 from tapml.lowering.lower import ROUTES, routes
 from tapml.lowering.registry import find, load_extensions
@@ -91,18 +92,29 @@ class Made:
         }
 
 
-def reproduce_case(suite: Path, case: str, out: Path, options: Options, listen: Listener = lambda text: None) -> Made:
+def reproduce_case(
+    suite: Path,
+    case: str,
+    out: Path,
+    options: Options,
+    listen: Listener = lambda text: None,
+    *,
+    boundary: str = "",
+) -> Made:
     """Write a bundle of a case of a suite to ``out``.
 
-    ``case``: its id, or a signature's for the first of its cases that fails.  Raises :class:`UsageError` when nothing
-    fails, when there is no such case, and where something is in the way of ``out``.
+    ``case``: its id, or a signature's for the first of its cases that fails.  ``boundary``: that neighbour of the first of
+    them instead (:mod:`tapml.boundary`).  Raises :class:`UsageError` when nothing fails, when there is no such case, and where
+    something is in the way of ``out``; :class:`RefusedError` for a neighbour that PyTorch does not execute.
     """
     opened = Suite.open(suite)
     ids = (case,) if "/" in case else opened.signature(case).cases
     if not ids:
         raise UsageError(f"expected a case, found none of signature {case}", hint=f"`tapml show {suite}` lists them")
-    cases = map(opened.case, ids)
-    return reproduce_call(list(cases), out, options, listen)
+    if boundary:
+        require_neighbour(opened.case(ids[0]).signature, boundary)
+    cases = [make(opened.case(ids[0]), boundary)] if boundary else [opened.case(i) for i in ids]
+    return reproduce_call(cases, out, options, listen)
 
 
 def reproduce_call(cases: list[Case], out: Path, options: Options, listen: Listener = lambda text: None) -> Made:

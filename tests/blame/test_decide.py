@@ -96,6 +96,8 @@ def test_the_command_names_what_it_wants(tapml: Callable[..., Any], carved: Call
     ran = tapml("blame", carved("mlp"), "nothing", "--target", "llvm")
     assert ran.code == 2
     assert "expected one compute signature" in ran.err and "tapml show" in ran.err
+    ran = tapml("blame", carved("mlp"), "gelu", "--target", "llvm", "--boundary", "arg7 ties")
+    assert ran.code == 2 and "'arg0 ties'" in ran.err
 
 
 def test_devices_that_stand_aside_are_asked_only_by_name() -> None:

@@ -140,6 +140,21 @@ def test_the_command_says_what_it_made(tapml: Callable[..., Any], carved: Callab
 
 
 @pytest.mark.slow
+def test_a_neighbour_of_a_carved_case(tapml: Callable[..., Any], carved: Callable[..., Path], tmp_path: Path) -> None:
+    from tapml.suite.reader import Suite
+
+    suite = carved("mlp")
+    signature = next(r.signature for r in Suite.open(suite).signatures if r.signature.operator == "aten.gelu.default")
+    command = ("repro", suite, signature.id, "--target", "llvm", "--with", CONVERTERS / "wrong_gelu.py")
+    ran = tapml(*command, "--boundary", "arg0 ties", "-o", tmp_path / "bug", "--json", tmp_path / "figures.json")
+    assert ran.code == 0, ran.err
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["reproduced"] and figures["case"] == f"{signature.id}/0 arg0 ties"
+    refused = tapml(*command, "--boundary", "arg7 ties", "-o", tmp_path / "no")
+    assert refused.code == 2 and "arg7 ties" in refused.err
+
+
+@pytest.mark.slow
 def test_values_that_change_from_run_to_run_are_one_failure(tmp_path: Path) -> None:
     """An index from the end reads what lies before the tensor: another value each time."""
     index = [torch.tensor([0, 3, -1]), torch.tensor([1, -2, 4])]
