@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from tapml.suite.call import Signature, TensorSpec, has_overlap, torch_dtype
+from tapml.suite.call import Signature, TensorSpec, has_overlap, laid_out, torch_dtype
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
@@ -109,5 +109,4 @@ def names(signature: Signature) -> list[str]:
 def change(tensor: torch.Tensor, what: str) -> torch.Tensor:
     """The argument with other values, in memory as it was (where its elements do not overlap there)."""
     found = _changes(TensorSpec.of(tensor))[what](tensor)
-    kept = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-    return found if has_overlap(tensor.shape, tensor.stride()) else kept.copy_(found)
+    return found if has_overlap(tensor.shape, tensor.stride()) else laid_out(found, tensor.stride())

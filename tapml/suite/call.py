@@ -296,10 +296,23 @@ def execute(signature: Signature, tensors: Sequence[torch.Tensor]) -> list[tuple
 
 def clone_strided(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with storage of its own and, where strides do not overlap, the same strides."""
-    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
     if has_overlap(tensor.shape, tensor.stride()):
         return tensor.clone()
-    return copy.copy_(tensor)
+    return laid_out(tensor, tensor.stride())
+
+
+def laid_out(values: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """A copy in memory of its own with these strides, which do not overlap; between its elements are zeros."""
+    count = span(values.shape, strides)
+    make = torch.empty if count == values.numel() else torch.zeros
+    return make(count, dtype=values.dtype).as_strided(values.shape, strides).copy_(values)
+
+
+def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Number of elements from the first to the last that a view touches."""
+    if math.prod(shape) == 0:
+        return 0
+    return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
 
 
 def has_overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:

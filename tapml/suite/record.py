@@ -11,7 +11,7 @@ import numpy
 import torch
 
 from tapml.errors import SuiteError, UnsupportedError
-from tapml.suite.call import Json, TensorSpec, dtype_name, has_overlap
+from tapml.suite.call import Json, TensorSpec, dtype_name, has_overlap, span
 from tapml.suite.pack import ALIGNMENT, CODES
 
 _AS_BITS: dict[torch.dtype, torch.dtype] = {
@@ -59,13 +59,6 @@ def buffer_hash(data: torch.Tensor, dtype: torch.dtype) -> str:
     digest = hashlib.sha256(dtype_name(dtype).encode() + b"\0")
     digest.update(data.view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Number of elements from the first to the last that a view touches."""
-    if math.prod(shape) == 0:
-        return 0
-    return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
 
 
 def distinct_shape(spec: TensorSpec) -> tuple[int, ...]:
@@ -129,7 +122,7 @@ def flatten(tensor: torch.Tensor, spec: TensorSpec) -> tuple[torch.Tensor, bool]
         return as_stored(base.view(dtype)), False
     if is_sparse_view(spec):
         return as_stored(values.reshape(-1).view(dtype)), True
-    base = tensor.new_empty(span(spec.shape, spec.strides))
+    base = tensor.new_zeros(span(spec.shape, spec.strides))
     base.as_strided(distinct, spec.strides).copy_(values)
     return as_stored(base.view(dtype)), False
 

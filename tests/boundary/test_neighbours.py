@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tapml.boundary import values
 from tapml.boundary.neighbours import RefusedError, choose, make, neighbours_of
 from tapml.suite.call import has_overlap
 from tapml.suite.case import Case, Origin, SignatureRecord
@@ -162,3 +163,13 @@ def test_the_command_judges_them_apart(tapml: Callable[..., Any], carved: Callab
     assert all(o["launches"] > 0 for o in found["boundary"] if o["status"] == "passed")
     assert len(found["boundary"]) > 15 and found["refused"] > 0
     assert "was not met by the carved run" in ran.out and "arg0 one NaN" in ran.out
+
+
+def test_what_lies_between_elements_is_zero() -> None:
+    """A device gets the whole span of an argument, and one of 32 bits looks whether its integers fit."""
+    for what in ("all equal", "ties", "all zero"):
+        for _ in range(4):
+            changed = values.change(torch.arange(64).reshape(8, 8)[:, ::4], what)
+            assert changed.stride() == (8, 4)
+            between = changed.as_strided((8, 3), (8, 1), 1)[:-1]
+            assert not between.any()
