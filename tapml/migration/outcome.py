@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from tapml.suite.call import Json
 
@@ -39,13 +40,31 @@ class CaseResult:
 
 
 @dataclass(frozen=True)
+class OwnCode:
+    """Code of the user that an operator runs by.
+
+    ``kind``: ``converter``, ``kernel`` or ``schedule``.  ``file``: its path; ``digest``: SHA-256 of its content and of the
+    local modules that it imports, as they were executed.
+    """
+
+    kind: str
+    name: str
+    file: str
+    line: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} of {Path(self.file).name} (sha256 {self.digest[:12]})"
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The outcome of one signature.
 
     ``artifact``: key of the compiled kernel in the cache.  ``launches``: kernels launched by one execution, more than 0
     whenever ``status`` is ``passed``.  ``output``: the last lines that a crashed or hung worker printed.  ``seconds``:
     time by phase (``lower``, ``build``, ``run``, ``judge``).  ``boundary``: which neighbour of the signature this is about
-    (:mod:`tapml.boundary`), empty for the signature itself.
+    (:mod:`tapml.boundary`), empty for the signature itself.  ``own``: the code of the user that it was judged by.
     """
 
     signature: str
@@ -63,6 +82,7 @@ class Outcome:
     output: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     boundary: str = ""
+    own: tuple[OwnCode, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -83,4 +103,5 @@ class Outcome:
         data["cases"] = tuple(CaseResult(**{**c, "warnings": tuple(c["warnings"])}) for c in data["cases"])
         for name in ("converters", "notes", "output"):
             data[name] = tuple(data[name])
+        data["own"] = tuple(OwnCode(**o) for o in data.get("own", ()))
         return cls(**data)

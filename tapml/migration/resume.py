@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from datetime import datetime, timezone
 from importlib import metadata
-from pathlib import Path
 
 from tapml._version import __version__
 from tapml.errors import UsageError
+from tapml.lowering.extensions import digests
 from tapml.migration.journal import Journal
 from tapml.migration.settings import Settings
 from tapml.platform import DeviceInfo, find_platform
@@ -19,7 +18,6 @@ from tapml.suite.reader import Suite
 
 def header(suite: Suite, settings: Settings) -> Json:
     """What a journal depends on: another suite, compiler, device or gate makes its entries void."""
-    extensions = [hashlib.sha256(Path(e).read_bytes()).hexdigest() for e in settings.extensions]
     return {
         "suite": suite.digest,
         "target": settings.target,
@@ -27,7 +25,7 @@ def header(suite: Suite, settings: Settings) -> Json:
         "gate": settings.gate,
         "tapml": __version__,
         "fingerprint": find_platform(settings.target).fingerprint(settings.device),
-        "extensions": extensions,
+        "extensions": digests(settings.extensions),
     }
 
 
