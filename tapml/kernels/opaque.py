@@ -30,8 +30,8 @@ def bind_parallel_loops(function: tirx.PrimFunc, width: int) -> tirx.PrimFunc:
     return tvm_ffi.structural_map(function, (SBlock, lambda block: _threaded(block, width, names)))
 
 
-def _threaded(block: Any, width: int, bound: set[str]) -> Any:
-    if not _is_opaque(block) or block.name_hint in bound:
+def _threaded(block: Any, width: int, in_threads: set[str]) -> Any:
+    if not _is_opaque(block) or block.name_hint in in_threads:
         return block
     statements = list(block.body.seq) if isinstance(block.body, tirx.SeqStmt) else [block.body]
     bound = [_bind(s, width) if _is_parallel(s) else _alone(s) for s in statements]

@@ -18,7 +18,7 @@ from modulefinder import ModuleFinder
 from pathlib import Path
 from types import CodeType
 
-from tapml.errors import UsageError
+from tapml.errors import ExtensionError
 
 _SHOWN = 12
 """Hex digits of a digest that are shown."""
@@ -54,7 +54,8 @@ def parts_of(file: Path) -> tuple[Path, ...]:
 def _visited(finder: ModuleFinder, file: Path) -> list[str]:
     with suppress(SyntaxError, ValueError, OSError, RecursionError):  # ValueError: a byte of zero
         finder.run_script(str(file.resolve()))
-    return [m.__file__ for m in finder.modules.values() if m.__file__]
+    found = (getattr(module, "__file__", None) for module in finder.modules.values())
+    return [file for file in found if file]
 
 
 def digest_of(file: Path, content: bytes | None = None) -> str:
@@ -83,20 +84,20 @@ def loading() -> Extension | None:
 def load(file: str) -> Extension:
     """Run a file.
 
-    Raises :class:`UsageError` with the line when it is missing, does not parse, or raises.
+    Raises :class:`ExtensionError` with the line when it is missing, does not parse, or raises.
     """
     path = Path(file).resolve()
     try:
         content = path.read_bytes()
     except OSError:
-        raise UsageError(
+        raise ExtensionError(
             f"expected a Python file with converters, found none at {file}",
             hint="give --with the path of a .py file",
         ) from None
     name = f"tapml_extension_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
     spec = spec_from_file_location(name, path)
     if spec is None:
-        raise UsageError(
+        raise ExtensionError(
             f"expected a Python file with converters, found {file}", hint="give --with the path of a .py file"
         )
     code = _compiled(content, path, file)
@@ -110,7 +111,7 @@ def load(file: str) -> Extension:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = _line(error, path)
-        raise UsageError(
+        raise ExtensionError(
             f"{file}{line} raised {type(error).__name__}: {error}", hint="it has to load in plain Python first"
         ) from error
     finally:
@@ -125,12 +126,12 @@ def _compiled(content: bytes, path: Path, file: str) -> CodeType:
         text = content.decode()
     except SyntaxError as error:
         text = " ".join((error.text or "").split())
-        raise UsageError(
+        raise ExtensionError(
             f"{file}:{error.lineno or 1}: {type(error).__name__}: {error.msg}" + (f": `{text}`" if text else ""),
             hint="it has to load in plain Python first",
         ) from error
     except ValueError as error:
-        raise UsageError(f"{file} is no Python: {error}", hint="give --with the path of a .py file") from error
+        raise ExtensionError(f"{file} is no Python: {error}", hint="give --with the path of a .py file") from error
     # TVMScript reads a function's source from here: the text that runs, whatever the file says by then
     linecache.cache[str(path)] = (len(content), None, text.splitlines(keepends=True), str(path))
     return code
@@ -166,7 +167,7 @@ def _require_own_modules(path: Path) -> None:
         name = ".".join(part.relative_to(path.parent).with_suffix("").parts).removesuffix(".__init__")
         found = getattr(sys.modules.get(name), "__file__", None)
         if found is not None and Path(found).resolve() != part:
-            raise UsageError(
+            raise ExtensionError(
                 f"{path.name} imports {name}, expected {part}, found {found}, which was loaded before",
                 hint="give one of the two modules another name",
             )
