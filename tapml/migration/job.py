@@ -139,7 +139,8 @@ def _judge(job: Job, signature: Signature, cases: list[Case], outcome: Outcome, 
 
 
 def _own_code(entry: Entry) -> OwnCode:
-    return OwnCode(entry.kind, entry.name, entry.file, entry.line, entry.digest)
+    given = entry.extension.file if entry.extension is not None else entry.file
+    return OwnCode(entry.kind, entry.name, f"{Path(entry.file).name}:{entry.line}", str(given), entry.digest)
 
 
 def _own_code_of(artifact: Artifact) -> tuple[OwnCode, ...]:

@@ -43,18 +43,21 @@ class CaseResult:
 class OwnCode:
     """Code of the user that an operator runs by.
 
-    ``kind``: ``converter``, ``kernel`` or ``schedule``.  ``file``: its path; ``digest``: SHA-256 of its content and of the
-    local modules that it imports, as they were executed.
+    ``kind``: ``converter``, ``kernel`` or ``schedule``.  ``where``: its own file and line, ``my_ops.py:12``.  ``file``: the
+    path that was given by ``--with``; ``digest``: SHA-256 of the content of that file and of the local modules that it
+    imports, as they were executed.
     """
 
     kind: str
     name: str
+    where: str
     file: str
-    line: int
     digest: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name} of {Path(self.file).name} (sha256 {self.digest[:12]})"
+        given = Path(self.file).name
+        place = f"of {self.where}" if self.where.startswith(f"{given}:") else f"({self.where}) of {given}"
+        return f"{self.kind} {self.name} {place} (sha256 {self.digest[:12]})"
 
 
 @dataclass(frozen=True)

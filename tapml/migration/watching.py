@@ -114,13 +114,12 @@ def affected(
     mine = [r for r in (*before, *after) if r.file in files and r.target in ("", target)]
     operators = {r.operator for r in mine}
     others = {r.operator for r in before} != {r.operator for r in after}
-    parts = {str(part) for file in files for part in parts_of(Path(file))}
 
     def concerned(record: SignatureRecord) -> bool:
         outcome = outcomes.get(record.signature.id)
         if outcome is None or _functional(record.signature.operator) in operators:
             return True
-        if any(code.file in parts for code in outcome.own):
+        if any(code.file in files for code in outcome.own):
             return True
         return others and (outcome.route == "decomposition" or not outcome.passed)
 
