@@ -32,7 +32,10 @@ def require_watchable(extensions: Sequence[Path], json_file: Path | None) -> Non
     if not extensions:
         raise UsageError("--watch needs a file to watch", hint="give the file with your converters by --with FILE.py")
     if str(json_file) == "-":
-        raise UsageError("expected a file for --json, found '-': with --watch there is a result after each save")
+        raise UsageError(
+            "expected a file for --json, found '-': with --watch there is a result after each save",
+            hint="give --json the path of a file, which each run writes anew",
+        )
 
 
 class Watch:
