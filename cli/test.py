@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tapml.cli.options import suite_argument, target_options
+from tapml.cli.watching import Watch, watch_option
 
 if TYPE_CHECKING:
     from tapml.migration.outcome import Outcome
@@ -25,6 +27,7 @@ Examples:
   tapml test suite --target llvm
   tapml test suite --target llvm --select "softmax or layer_norm" --json -
   tapml test suite --target llvm --boundary --select gelu
+  tapml test suite --target llvm --with my_operators.py --select mm --watch
 """
 )
 @suite_argument
@@ -35,6 +38,7 @@ Examples:
     help="Not the carved inputs, but their neighbours: other extents, strides, NaN, Inf, ties, huge values.",
 )
 @click.option("--select", default="", help="Only signatures whose operator, id or module path match, as pytest's -k.")
+@watch_option
 def command(
     suite: Path,
     target: str,
@@ -46,6 +50,7 @@ def command(
     json_file: Path | None,
     select: str,
     boundary: bool,
+    watch: bool,
 ) -> int:
     """Judge each operator alone on a target, on its carved inputs.
 
@@ -84,15 +89,35 @@ def command(
         )
     if boundary:
         return _boundary(suite, settings, [r for r in found if chosen(r)], json_file)
-    with outcome_progress(total) as listen:
-        info, outcomes = test(suite, settings, chosen, listen)
-    if json_file is not None:
-        write_json(
-            json_file,
-            {**_heading(suite, target, info, outcomes), "signatures": [o.to_json() for o in outcomes]},
-        )
-    if json_file is None or str(json_file) != "-":
-        print_test(target, info, outcomes)
+
+    known: dict[str, Outcome] = {}
+
+    def judge(select: Callable[[SignatureRecord], bool], count: int) -> list[Outcome]:
+        with outcome_progress(count) as listen:
+            info, outcomes = test(suite, settings, select, listen)
+        known.update((o.signature, o) for o in outcomes)
+        everything = [known[r.signature.id] for r in found if chosen(r)]
+        if json_file is not None:
+            figures = {**_heading(suite, target, info, everything), "signatures": [o.to_json() for o in everything]}
+            write_json(json_file, figures)
+        if json_file is None or str(json_file) != "-":
+            print_test(target, info, outcomes)
+        return everything
+
+    def whole() -> int:
+        return _code(judge(chosen, total))
+
+    def part(again: frozenset[str]) -> int:
+        if again:
+            judge(lambda record: record.signature.id in again, len(again))
+        return _code(known.values())
+
+    if not watch:
+        return whole()
+    return Watch(settings.resolved()[0], [r for r in found if chosen(r)], whole, part, lambda: known).run()
+
+
+def _code(outcomes: Iterable[Outcome]) -> int:
     return 0 if all(o.passed for o in outcomes) else 1
 
 

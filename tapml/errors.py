@@ -23,6 +23,10 @@ class UsageError(TapmlError):
     """The request itself cannot be met: a missing source, a bad option, an output that already exists."""
 
 
+class ExtensionError(UsageError):
+    """A file of the user that registers converters cannot be loaded."""
+
+
 class SuiteError(TapmlError):
     """A suite on disk is damaged, foreign, or of another version."""
 

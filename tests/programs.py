@@ -116,3 +116,20 @@ class LongRows(nn.Module):
 def long_rows() -> tuple[nn.Module, tuple[Any, ...]]:
     torch.manual_seed(0)
     return LongRows().eval(), (torch.randn(4, 3000),)
+
+
+class Forms(nn.Module):
+    """float32[32, 48] -> six results, for ``tests/converters/forms.py``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.right = nn.Parameter(torch.randn(48, 64))
+        self.linear = nn.Linear(48, 40)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.sin(x), x.sum(-1), x @ self.right, torch.exp(x), self.linear(x), torch.softmax(x, -1)
+
+
+def forms() -> tuple[nn.Module, tuple[Any, ...]]:
+    torch.manual_seed(0)
+    return Forms().eval(), (torch.randn(32, 48),)

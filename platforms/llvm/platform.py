@@ -19,6 +19,7 @@ import tvm_ffi
 from tapml.errors import DeviceError
 from tapml.kernels.executable import contiguous, ordered, require_memory
 from tapml.kernels.fuse import to_tir
+from tapml.kernels.own_schedule import OwnSchedule
 from tapml.kernels.plan import Artifact, Plan, extract_plan
 from tapml.lowering.lower import Lowered, span
 from tapml.platform import Device, DeviceInfo, Execution, is_remote, reach
@@ -49,22 +50,29 @@ class LlvmPlatform:
 
     def prepare(self, lowered: Lowered, device: str) -> tuple[tvm.IRModule, Plan]:
         """The functions as they are handed to LLVM, and the plan that calls them."""
+        return self._prepare(lowered, device, OwnSchedule.of(lowered))
+
+    def _prepare(self, lowered: Lowered, device: str, own: OwnSchedule) -> tuple[tvm.IRModule, Plan]:
         module = to_tir(lowered.module, self.target(device), merge=not lowered.plain)
         plan = extract_plan(module, lowered.results)
         functions = {}
         for symbol, function in module.functions.items():
             if isinstance(function, tvm.tirx.PrimFunc):
                 named = function.with_attr("global_symbol", symbol.name_hint)
-                scheduled = named if lowered.plain else schedule(named)
-                functions[symbol.name_hint] = legalise(scheduled.with_attr("global_symbol", symbol.name_hint))
+                arranged = own.apply(named, self.target(device))
+                if arranged is named and not lowered.plain:
+                    arranged = schedule(named)
+                functions[symbol.name_hint] = legalise(arranged.with_attr("global_symbol", symbol.name_hint))
         return tvm.IRModule(functions), plan
 
     def build(self, lowered: Lowered, device: str) -> Artifact:
-        module, plan = self.prepare(lowered, device)
+        own = OwnSchedule.of(lowered)
+        module, plan = self._prepare(lowered, device, own)
         functions = {symbol.name_hint: function for symbol, function in module.functions.items()}
         export = export_functions if is_remote(device) else _library
         files = export(functions, self.target(device))
-        return Artifact(plan, files, lowered.route, lowered.converters, lowered.notes)
+        notes = (*lowered.notes, *own.notes)
+        return Artifact(plan, files, lowered.route, (*lowered.converters, *own.used), notes)
 
     def open(self, device: str) -> Device:
         if is_remote(device):

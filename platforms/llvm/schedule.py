@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir.schedule import Schedule, ScheduleError
 
-from tapml.kernels.inlining import REDUCE, SPATIAL, attempt, block_names, inline_movement
+from tapml.kernels.inlining import REDUCE, SPATIAL, attempt, block_names, inline_movement, is_arranged
 
 _PARALLEL_FROM = 1 << 15
 """Iterations from which a loop is worth a second core (waking one costs some ten microseconds)."""
@@ -39,6 +39,8 @@ def schedule(function: tirx.PrimFunc) -> tirx.PrimFunc:
         return function
     names = block_names(sch)
     for name in names:
+        if is_arranged(sch, name):
+            continue
         before = sch
         sch = attempt(sch, partial(_vectorise_reduction, name=name))
         if sch is before:

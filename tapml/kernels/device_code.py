@@ -27,24 +27,34 @@ from tapml.kernels.legalise.literals import name_literals
 from tapml.kernels.legalise.loads import load_unconditionally
 from tapml.kernels.legalise.reductions import from_known_reductions, to_known_reductions
 from tapml.kernels.legalise.retype import memory_dtype, require_narrow_constants, retype
-from tapml.kernels.legalise.scopes import local_temporaries
+from tapml.kernels.legalise.scopes import local_temporaries, outermost_shared
 from tapml.kernels.legalise.selections import select_in_32_bits
 from tapml.kernels.mathlib.functions import FUNCTIONS, arity, called
 from tapml.kernels.mathlib.text import Library
+from tapml.kernels.own_schedule import OwnSchedule
 from tapml.kernels.plan import Kernel, Plan
 
 
 def generate(
-    functions: dict[str, tirx.PrimFunc], plan: Plan, dialect: Dialect, target: tvm.target.Target, threads: Threads
+    functions: dict[str, tirx.PrimFunc],
+    plan: Plan,
+    dialect: Dialect,
+    target: tvm.target.Target,
+    threads: Threads,
+    own: OwnSchedule | None = None,
 ) -> tuple[Plan, dict[str, bytes]]:
     """Schedule, lower and write the functions that a plan calls; the plan of their launches, and source files by name.
 
+    ``own``: the user's schedule, which comes first.
+
     Raises :class:`CompileError` with TVM's words, :class:`UnsupportedError` for what the dialect cannot express or what
-    would run on the host.
+    would run on the host, and whatever the user's schedule raises.
     """
     for function in functions.values():
         require_narrow_constants(function, dialect)
     prepared, finite = to_known_reductions({n: without_offsets(f) for n, f in functions.items()})
+    if own is not None:
+        prepared = {n: own.apply(f, target) for n, f in prepared.items()}
     try:
         scheduled = {n: schedule(f, threads).with_attr("global_symbol", n) for n, f in prepared.items()}
     except ScheduleError as error:
@@ -171,7 +181,7 @@ def emit(name: str, function: tirx.PrimFunc, dialect: Dialect, target: tvm.targe
     function = _without_bfloat16(symbol, function)
     pointers = tuple(str(p.ty.element_type.dtype) for p in function.params if _is_pointer(p))
     scalars = tuple(str(p.ty.dtype) for p in function.params if not _is_pointer(p))
-    function = rename_reserved(retype(local_temporaries(function), dialect), dialect)
+    function = rename_reserved(retype(outermost_shared(local_temporaries(function)), dialect), dialect)
     function = keep_special_values(function, dialect)
     function, used = call_own_functions(function, dialect)
     try:

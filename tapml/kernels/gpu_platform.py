@@ -16,6 +16,7 @@ from tapml.kernels.dialect import Dialect
 from tapml.kernels.executable import PlanExecutable
 from tapml.kernels.fuse import to_tir
 from tapml.kernels.gpu_schedule import Threads
+from tapml.kernels.own_schedule import OwnSchedule
 from tapml.kernels.packing import pack_parameters
 from tapml.kernels.plan import Artifact, Plan, extract_plan
 from tapml.kernels.runner import Runner
@@ -34,6 +35,8 @@ def build_plan(
 ) -> Artifact:
     """Legalise, schedule and write a lowered signature; the artifact's files are the sources of its kernels.
 
+    The user's schedule, if there is one, comes before tapml's own.
+
     ``buffers``: how many a kernel may have; where there are more, parameters share them.  Raises
     :class:`tapml.errors.CompileError` or :class:`tapml.errors.UnsupportedError`.
     """
@@ -46,8 +49,11 @@ def build_plan(
     }
     if buffers is not None:
         functions, plan = pack_parameters(functions, plan, buffers)
-    plan, files = generate(functions, plan, dialect, target, replace(threads or Threads(), plain=lowered.plain))
-    return Artifact(plan, files, lowered.route, lowered.converters, (*lowered.notes, *_narrowed(plan)))
+    own = OwnSchedule.of(lowered)
+    threads = replace(threads or Threads(), plain=lowered.plain)
+    plan, files = generate(functions, plan, dialect, target, threads, own)
+    notes = (*lowered.notes, *_narrowed(plan), *own.notes)
+    return Artifact(plan, files, lowered.route, (*lowered.converters, *own.used), notes)
 
 
 def _narrowed(plan: Plan) -> tuple[str, ...]:

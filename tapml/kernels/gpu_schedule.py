@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import Schedule, ScheduleError
 
-from tapml.kernels.inlining import REDUCE, SPATIAL, attempt, block_names, inline_movement
+from tapml.kernels.inlining import REDUCE, SPATIAL, attempt, block_names, inline_movement, loop_kinds
 from tapml.kernels.opaque import bind_parallel_loops
 
 _ROWS_ALONE = 512
@@ -46,6 +46,8 @@ class Threads:
 def schedule(function: tirx.PrimFunc, threads: Threads) -> tirx.PrimFunc:
     """Inline data movement and bind every loop nest to threads.  Never changes what is computed.
 
+    What is bound already stays as it is.
+
     Raises ``ScheduleError`` when a block cannot be bound.
     """
     sch = Schedule(function)
@@ -54,6 +56,8 @@ def schedule(function: tirx.PrimFunc, threads: Threads) -> tirx.PrimFunc:
     except ScheduleError:  # no blocks: one loop nest, written by hand
         return bind_parallel_loops(function, threads.usual)
     for name in block_names(sch):
+        if tirx.ForKind.THREAD_BINDING in loop_kinds(sch, name):
+            continue
         block = sch.get_sblock(name)
         kinds = [v.iter_type for v in sch.get(block).iter_vars]
         loops = sch.get_loops(block)

@@ -21,12 +21,25 @@ def block_names(sch: Schedule) -> list[str]:
 
 
 def inline_movement(sch: Schedule) -> Schedule:
-    """The schedule with cheap element-wise blocks inlined.  Raises ``ScheduleError`` for a function without blocks."""
+    """The schedule with cheap element-wise blocks inlined, but for those that somebody has scheduled already.
+
+    Raises ``ScheduleError`` for a function without blocks.
+    """
     for name in block_names(sch):
         block = sch.get(sch.get_sblock(name))
-        if _is_cheap_movement(block) and _grows_little(sch, block):
+        if not is_arranged(sch, name) and _is_cheap_movement(block) and _grows_little(sch, block):
             sch = attempt(sch, partial(_inline, name=name))
     return sch
+
+
+def is_arranged(sch: Schedule, name: str) -> bool:
+    """Whether the loops around a block say how they are to be executed: in threads, in parallel, in vectors."""
+    return bool(loop_kinds(sch, name) - {tirx.ForKind.SERIAL})
+
+
+def loop_kinds(sch: Schedule, name: str) -> set[int]:
+    """The kinds (``tirx.ForKind``) of the loops around a block."""
+    return {int(sch.get(loop).kind) for loop in sch.get_loops(sch.get_sblock(name))}
 
 
 def _inline(sch: Schedule, name: str) -> None:

@@ -15,12 +15,23 @@ _PARALLEL = tirx.ForKind.PARALLEL
 
 
 def bind_parallel_loops(function: tirx.PrimFunc, width: int) -> tirx.PrimFunc:
-    """Parallel loops become blocks of ``width`` threads; statements beside them are executed by one thread."""
-    return tvm_ffi.structural_map(function, (SBlock, lambda block: _threaded(block, width)))
+    """Parallel loops become blocks of ``width`` threads; statements beside them are executed by one thread.
+
+    Blocks within threads stay as they are.
+    """
+    bound: list[Any] = []
+
+    def visit(loop: Any) -> None:
+        if loop.kind == tirx.ForKind.THREAD_BINDING:
+            tvm_ffi.structural_walk(loop.body, (SBlock, lambda block: bound.append(block.name_hint)))
+
+    tvm_ffi.structural_walk(function.body, (tirx.For, visit))
+    names = set(bound)
+    return tvm_ffi.structural_map(function, (SBlock, lambda block: _threaded(block, width, names)))
 
 
-def _threaded(block: Any, width: int) -> Any:
-    if not _is_opaque(block):
+def _threaded(block: Any, width: int, in_threads: set[str]) -> Any:
+    if not _is_opaque(block) or block.name_hint in in_threads:
         return block
     statements = list(block.body.seq) if isinstance(block.body, tirx.SeqStmt) else [block.body]
     bound = [_bind(s, width) if _is_parallel(s) else _alone(s) for s in statements]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import tvm
+import tvm_ffi
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 from tvm import relax, te, tirx
 
@@ -67,12 +69,46 @@ class Context:
     def call_tir(
         self, function: tirx.PrimFunc, args: Sequence[Any], results: Sequence[tuple[Sequence[int], str]]
     ) -> Any:
-        """Emit a call of a TVMScript function whose parameters are ``args`` and then one buffer for each of ``results``."""
+        """Emit a call of a TVMScript function whose parameters are ``args`` and then one buffer for each of ``results``.
+
+        Extents that the function leaves open (``T.match_buffer`` with variables) are those of the call.  Loops that are
+        bound to threads stay so; others get tapml's schedule.  Raises :class:`UnsupportedError` when shapes do not fit.
+        """
+        function = self._closed(function, [*map(self.shape, args), *(tuple(shape) for shape, _ in results)])
         attributes = dict(function.attrs.items()) if function.attrs else {}
         symbol = self.builder.add_func(function, str(attributes.get("global_symbol", "kernel")))
         types = [relax.TensorType(list(shape), dtype) for shape, dtype in results]
         out = self.emit(relax.call_tir(symbol, list(args), types if len(types) > 1 else types[0]))
         return out if len(types) == 1 else [self.emit(relax.TupleGetItem(out, i)) for i in range(len(types))]
+
+    def _closed(self, function: tirx.PrimFunc, shapes: Sequence[tuple[int, ...]]) -> tirx.PrimFunc:
+        """The function with numbers for the variables in its buffers' shapes."""
+        if len(function.params) != len(shapes):
+            raise self.unsupported(f"the TVMScript function takes {len(function.params)} buffers, given {len(shapes)}")
+        values: list[tuple[Any, Any]] = []
+        for parameter, shape in zip(function.params, shapes, strict=True):
+            extents = list(parameter.ty.shape)
+            fits = len(extents) == len(shape)
+            for extent, value in zip(extents, shape, strict=False):
+                if isinstance(extent, tvm.ir.Var):
+                    known = [v for var, v in values if var.same_as(extent)]
+                    values += [] if known else [(extent, value)]
+                    fits = fits and (not known or known[0] == value)
+                else:
+                    fits = fits and int(extent) == value
+            if not fits:
+                found = ", ".join(map(str, extents))
+                raise self.unsupported(
+                    f"buffer {parameter.name}[{found}] of the TVMScript function is given {list(shape)}"
+                )
+        if not values:
+            return function
+
+        def number(var: Any) -> Any:
+            return next((tirx.const(v, str(var.ty.dtype)) for other, v in values if other.same_as(var)), var)
+
+        closed: tirx.PrimFunc = tvm_ffi.structural_map(function, (tvm.ir.Var, number))
+        return closed
 
     def cast(self, x: Any, dtype: str) -> Any:
         """``x`` as ``dtype`` with PyTorch's meaning (a bool is ``x != 0``)."""

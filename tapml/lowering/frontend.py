@@ -63,7 +63,7 @@ class GraphImporter(ExportedProgramImporter):  # type: ignore[misc]
         if entry is not None:
             results = [(tuple(v.shape), dtype_name(v.dtype)) for v in _flatten(node.meta["val"])]
             context = Context(self.block_builder, name, results, self.target, self.rounded_to)
-            self.used.append(f"{entry.module}.{entry.function.__name__}")
+            self.used.append(entry.full_name)
             return entry.function(context, *self._lookup(node.args), **self._lookup(node.kwargs))
         short = node.target.__name__
         function = self.convert_map.get(short)

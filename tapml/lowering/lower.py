@@ -28,7 +28,7 @@ from tapml.lowering.context import Context
 from tapml.lowering.frontend import GraphImporter
 from tapml.lowering.functional import functional_arguments, functional_overload
 from tapml.lowering.graph import decomposed, single_node
-from tapml.lowering.registry import find
+from tapml.lowering.registry import Entry, find, find_schedule
 from tapml.suite.call import Signature, TensorSpec, resolve_operator
 
 ROUTES = ("converter", "frontend", "decomposition")
@@ -41,8 +41,9 @@ class Lowered:
 
     ``module``: an IRModule of TIR functions and a Relax function ``main`` that calls them.  ``results``: for each
     result of the signature, the axis order in which the module writes it (``None``: nothing to compute, no elements).
-    ``notes``: what the verdict must mention.  ``plain``: what is built of it is to be as simple as can be: functions are
-    not merged, and keep the loops that TVM gave them (to tell whether a schedule is at fault).
+    ``notes``: what the verdict must mention.  ``schedule``: the user's, for the function that the operator becomes.
+    ``plain``: what is built of it is to be as simple as can be: functions are not merged, and keep the loops that TVM gave
+    them (to tell whether a schedule is at fault).
     """
 
     module: tvm.IRModule
@@ -50,6 +51,7 @@ class Lowered:
     route: str
     converters: tuple[str, ...]
     notes: tuple[str, ...]
+    schedule: Entry | None = None
     plain: bool = False
 
 
@@ -116,7 +118,8 @@ def lower(signature: Signature, target: str, route: str) -> Lowered:
         builder.emit_func_output(final)
     if not live:
         raise UnsupportedError("no result has any elements")
-    return Lowered(builder.get(), tuple(orders), route, tuple(importer.used), tuple(notes))
+    rule = find_schedule(str(functional), target)
+    return Lowered(builder.get(), tuple(orders), route, tuple(importer.used), tuple(notes), rule)
 
 
 def decomposition(signature: Signature, target: str) -> fx.Graph:

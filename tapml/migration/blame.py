@@ -15,10 +15,10 @@ import torch
 from tapml.carving.classify import same_bits
 from tapml.errors import TapmlError
 from tapml.lowering.functional import functional_overload
-from tapml.lowering.registry import Entry, find
+from tapml.lowering.registry import Entry, find, find_schedule
 from tapml.suite.call import Signature, resolve_operator
 
-__all__ = ["blames", "described", "own_memory", "require_space", "same_bits", "users_converter"]
+__all__ = ["blames", "described", "own_memory", "require_space", "same_bits", "users_converter", "users_schedule"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SPACE = 1 << 20
@@ -29,6 +29,11 @@ def users_converter(signature: Signature, target: str) -> Entry | None:
     """The converter or kernel that the user registered for a signature's operator, if any."""
     entry = find(str(functional_overload(resolve_operator(signature.operator))), target)
     return None if entry is None or entry.builtin else entry
+
+
+def users_schedule(signature: Signature, target: str) -> Entry | None:
+    """The schedule that the user registered for a signature's operator, if any."""
+    return find_schedule(str(functional_overload(resolve_operator(signature.operator))), target)
 
 
 def blames(error: BaseException, files: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """Compiled kernels on disk, by what determines them.
 
-A key covers the signature, the route, the converter's source, tapml's own lowering, the target and the versions of the
+A key covers the signature, the route, the content of the user's files, tapml's own lowering, the target and the versions of the
 compilers; so an entry never has to be invalidated, only forgotten.
 """
 
@@ -20,7 +20,7 @@ from platformdirs import user_cache_path
 from tapml._version import __version__
 from tapml.kernels.plan import Artifact, Plan
 from tapml.lowering.functional import functional_overload
-from tapml.lowering.registry import find
+from tapml.lowering.registry import find, find_schedule, registered
 from tapml.suite.call import Json, Signature, resolve_operator
 
 LOWERED = "lowered.py"
@@ -43,10 +43,12 @@ def cache_root(given: str | None = None) -> Path:
 def artifact_key(signature: Signature, route: str, target: str, fingerprint: str, *, plain: bool = False) -> str:
     """The key under which the kernel of a signature is kept (64 hex digits).  ``plain``: see :class:`Lowered`."""
     operator = str(functional_overload(resolve_operator(signature.operator)))
-    entry = find(operator, target)
-    converter = "" if entry is None or entry.builtin else f"{entry.module} {entry.source}"
+    own = [find(operator, target), find_schedule(operator, target)]
+    if route == "decomposition":  # into any operators
+        own += registered()
+    users = sorted({f"{e.full_name} {e.digest}" for e in own if e is not None and not e.builtin})
     results = [[name, spec.to_json()] for name, spec in signature.results]
-    parts = [signature.id, results, route, target, fingerprint, converter, _lowering_source(), __version__]
+    parts = [signature.id, results, route, target, fingerprint, users, _lowering_source(), __version__]
     parts += ["plain"] if plain else []
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -17,10 +17,18 @@ from tapml.errors import CompileError, DeviceError, MissingFeatureError, Unsuppo
 from tapml.kernels.executable import require_representable
 from tapml.kernels.plan import Artifact
 from tapml.lowering.lower import lower, routes
-from tapml.lowering.registry import Entry, load_extensions
-from tapml.migration.blame import blames, described, own_memory, require_space, same_bits, users_converter
+from tapml.lowering.registry import Entry, load_extensions, registered
+from tapml.migration.blame import (
+    blames,
+    described,
+    own_memory,
+    require_space,
+    same_bits,
+    users_converter,
+    users_schedule,
+)
 from tapml.migration.cache import KernelCache, artifact_key, cache_root
-from tapml.migration.outcome import Attempt, CaseResult, Outcome
+from tapml.migration.outcome import Attempt, CaseResult, Outcome, OwnCode
 from tapml.migration.worker import in_worker, report_stage
 from tapml.numerics.judge import determinism, judge
 from tapml.numerics.oracle import Oracle, float64_results
@@ -107,8 +115,10 @@ def _judge(job: Job, signature: Signature, cases: list[Case], outcome: Outcome, 
     try:
         available = routes(signature, job.target)
         entry = users_converter(signature, job.target)
+        rule = users_schedule(signature, job.target)
     except UnsupportedError as error:
         return replace(outcome, message=error.message)
+    outcome = replace(outcome, own=tuple(_own_code(e) for e in (entry, rule) if e is not None))
     for route in available:
         result = _try_route(route, job, signature, cases, platform, device, clock, truths)
         if isinstance(result, Outcome) and result.status == "skipped":
@@ -121,12 +131,23 @@ def _judge(job: Job, signature: Signature, cases: list[Case], outcome: Outcome, 
             first_failure = first_failure or result
         else:
             attempts.append(result)
-        if entry is not None and attempts[-1].status == "failed":
+        if (entry is not None or rule is not None) and attempts[-1].status == "failed":
             break  # it was meant to replace tapml's own ways: passing by one of those would hide that it does not work
     if first_failure is not None:
         return replace(first_failure, attempts=tuple(attempts), seconds=clock.seconds)
     worst = next((a for a in attempts if a.status == "failed"), attempts[0])
     return replace(outcome, status=worst.status, message=worst.message, attempts=tuple(attempts), seconds=clock.seconds)
+
+
+def _own_code(entry: Entry) -> OwnCode:
+    given = entry.extension.file if entry.extension is not None else entry.file
+    return OwnCode(entry.kind, entry.name, f"{Path(entry.file).name}:{entry.line}", str(given), entry.digest)
+
+
+def _own_code_of(artifact: Artifact) -> tuple[OwnCode, ...]:
+    """What the user registered of that which an artifact was made by."""
+    users = {e.full_name: e for e in registered() if not e.builtin}
+    return tuple(_own_code(users[name]) for name in dict.fromkeys(artifact.converters) if name in users)
 
 
 def _other_route(entry: Entry | None, attempts: Sequence[Attempt], route: str) -> tuple[str, ...]:
@@ -162,7 +183,10 @@ def _try_route(
     truths: list[Oracle],
 ) -> Outcome | Attempt:
     entry = users_converter(signature, job.target) if route == "converter" else None
+    rule = users_schedule(signature, job.target)
     whose = entry.place if entry is not None else f"route {route}"
+    whose += f" with schedule {rule.place}" if rule is not None else ""
+    users = entry is not None or rule is not None
     try:
         artifact, key, cached = compile_route(route, job, signature, platform, clock, whose)
         for case in cases:
@@ -181,7 +205,7 @@ def _try_route(
             raise
         require_space(error, cache_root(job.cache))
         if isinstance(error, CompileError | DeviceError):
-            return Attempt(route, "failed", error.message if entry is None else f"{whose}: {error.message}")
+            return Attempt(route, "failed", f"{whose}: {error.message}" if users else error.message)
         place = blames(error, job.extensions)
         at = f" ({place})" if place else ""
         return Attempt(route, "failed", f"{whose} raised {described(error)}{at}"[:600])
@@ -199,18 +223,20 @@ def _try_route(
         if not results[-1].passed and not job.every_case:
             break
     bad = next((r for r in results if not r.passed), None)
+    own = _own_code_of(artifact)
     return Outcome(
         signature.id,
         signature.operator,
         "failed" if bad else "passed",
-        (f"{whose}: " if entry is not None else "") + (bad.explanation if bad else results[0].explanation),
+        (f"{whose}: " if users else "") + (bad.explanation if bad else results[0].explanation),
         route=route,
         converters=artifact.converters,
-        notes=artifact.notes,
+        notes=(*artifact.notes, *(f"by the user's {code}" for code in own)),
         artifact=key,
         cached=cached,
         launches=results[0].launches,
         cases=tuple(results),
+        own=own,
     )
 
 

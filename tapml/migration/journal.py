@@ -11,7 +11,7 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -95,11 +95,14 @@ class Journal:
         """Events of one kind, in order."""
         return [e for e in self.events if e["event"] == kind]
 
-    def restart(self, header: Json) -> None:
-        """Begin a new journal; with its first event, the old one is set aside as ``journal.previous.jsonl``."""
+    def restart(self, header: Json, kept: Sequence[Json] = ()) -> None:
+        """Begin a new journal, with events ``kept`` from the old one.
+
+        With its first event of its own, the old one is set aside as ``journal.previous.jsonl``.
+        """
         self.close()
         self._aside = self.path.exists()
-        self.events = [{"event": "begin", "version": VERSION, **header}]
+        self.events = [{"event": "begin", "version": VERSION, **header}, *kept]
 
     def append(self, event: Json) -> None:
         """Write one event and wait until it is on the disk.  Raises :class:`TapmlError` when it cannot be written."""

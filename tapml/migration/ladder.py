@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from tapml.migration.hybrid import HybridSetup
 from tapml.migration.journal import Journal, journal_folder, locked
 from tapml.migration.outcome import Outcome
 from tapml.migration.pool import WorkerPool
-from tapml.migration.resume import begin, now
+from tapml.migration.resume import begin, begin_again, now
 from tapml.migration.scratch import sweep
 from tapml.migration.settings import Settings
 from tapml.platform import DeviceInfo
@@ -118,8 +119,19 @@ def test(
     return info, [found[r.signature.id] for r in records]
 
 
-def migrate(path: Path, settings: Settings, *, resume: bool | None, listen: Listener) -> MigrationResult:
+def migrate(
+    path: Path,
+    settings: Settings,
+    *,
+    resume: bool | None,
+    listen: Listener,
+    again: Set[str] | None = None,
+    gate: Gate | None = None,
+) -> MigrationResult:
     """Climb.  ``resume``: go on with the journal (True), begin anew (False), or go on if it is unfinished (None).
+
+    ``again``: signatures to judge anew after a migration that has finished, of which all else is taken over; they are put
+    in place last.  ``gate``: one that is kept open, for the same suite, target and device.
 
     Raises :class:`UsageError` when another process migrates the suite on this device, or the journal belongs to
     something else; :class:`SuiteError` for a damaged suite; what loading the reference raises.
@@ -129,12 +141,27 @@ def migrate(path: Path, settings: Settings, *, resume: bool | None, listen: List
     suite = Suite.open(path)
     folder = journal_folder(path, settings.target, settings.device)
     with locked(folder):
-        journal = Journal(folder / "journal.jsonl", read=resume is not False)
+        journal = Journal(folder / "journal.jsonl", read=resume is not False or again is not None)
         try:
-            resumed = begin(journal, suite, settings, info, resume)
-            return _Climb(path, suite, settings, info, journal, listen).run(resumed)
+            if again is None:
+                resumed = begin(journal, suite, settings, info, resume)
+            else:
+                resumed = True
+                begin_again(journal, suite, settings, info, again)
+            return _Climb(path, suite, settings, info, journal, listen, gate).run(resumed)
         finally:
             journal.close()
+
+
+def open_gate(path: Path, settings: Settings) -> Gate:
+    """For the program of a suite, with resolved settings."""
+    setup = HybridSetup(os.path.abspath(path), settings.target, settings.device, settings.extensions, settings.cache)
+    return Gate(setup, settings.hybrid_seconds)
+
+
+def _step_name(added: Iterable[str]) -> str:
+    """What a journal calls the step that puts signatures in place."""
+    return "+".join(sorted(added))
 
 
 @dataclass
@@ -145,21 +172,21 @@ class _Climb:
     info: DeviceInfo
     journal: Journal
     listen: Listener
+    gate: Gate | None = None
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     kernels: dict[str, str] = field(default_factory=dict)
     gates: list[GateResult] = field(default_factory=list)
 
     def run(self, resumed: bool) -> MigrationResult:
         records = compute_signatures(self.suite)
-        steps = self._steps(records)
         self._recall(records)
+        steps = self._steps(records)
         missing = [r for r in records if r.signature.id not in self.outcomes]
         self.listen("recalled", len(records) - len(missing))
         chosen = self.settings
-        setup = HybridSetup(os.path.abspath(self.path), chosen.target, chosen.device, chosen.extensions, chosen.cache)
         with (
             WorkerPool(chosen.jobs, memory_mb=chosen.memory_mb, extensions=chosen.extensions) as pool,
-            Gate(setup, chosen.hybrid_seconds) as gate,
+            nullcontext(self.gate) if self.gate is not None else open_gate(self.path, chosen) as gate,
         ):
             if missing:
                 pool.start(len(missing))
@@ -195,15 +222,23 @@ class _Climb:
         return result
 
     def _steps(self, records: Sequence[SignatureRecord]) -> list[tuple[str, list[SignatureRecord]]]:
-        """What is put in place together: a signature, an operator, or everything."""
+        """What is put in place together: a signature, an operator, or everything; what is decided already comes first."""
         if self.settings.gate == "call":
-            return [(r.signature.operator, [r]) for r in records]
-        if self.settings.gate == "end":
-            return [("", list(records))] if records else []
-        by_operator: dict[str, list[SignatureRecord]] = {}
-        for record in records:
-            by_operator.setdefault(record.signature.operator, []).append(record)
-        return list(by_operator.items())
+            steps = [(r.signature.operator, [r]) for r in records]
+        elif self.settings.gate == "end":
+            steps = [("", list(records))] if records else []
+        else:
+            by_operator: dict[str, list[SignatureRecord]] = {}
+            for record in records:
+                by_operator.setdefault(record.signature.operator, []).append(record)
+            steps = list(by_operator.items())
+        decided = {event.get("step"): i for i, event in enumerate(self.journal.of_kind("gate"))}
+        return sorted(steps, key=lambda s: decided.get(_step_name(self._passed(s[1])), len(decided)))
+
+    def _passed(self, members: Sequence[SignatureRecord]) -> dict[str, str]:
+        """Kernels of those that passed, as far as they were judged."""
+        found = (self.outcomes.get(m.signature.id) for m in members)
+        return {o.signature: o.artifact for o in found if o is not None and o.passed}
 
     def _recall(self, records: Sequence[SignatureRecord]) -> None:
         """Take over what the journal knows; a passed signature whose kernel has gone from the cache is judged again."""
@@ -223,14 +258,10 @@ class _Climb:
 
     def _step(self, gate: Gate, name: str, members: Sequence[SignatureRecord]) -> None:
         """Put what passed of ``members`` in place, if the program stays within its bounds with it."""
-        added = {
-            m.signature.id: self.outcomes[m.signature.id].artifact
-            for m in members
-            if self.outcomes[m.signature.id].passed
-        }
+        added = self._passed(members)
         if not added:
             return
-        step = "+".join(sorted(added))
+        step = _step_name(added)
         for event in self.journal.of_kind("gate"):
             if event.get("step") == step:
                 for data in event.get("results", ()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from tapml.suite.call import Json
 
@@ -39,13 +40,34 @@ class CaseResult:
 
 
 @dataclass(frozen=True)
+class OwnCode:
+    """Code of the user that an operator runs by.
+
+    ``kind``: ``converter``, ``kernel`` or ``schedule``.  ``where``: its own file and line, ``my_ops.py:12``.  ``file``: the
+    path that was given by ``--with``; ``digest``: SHA-256 of the content of that file and of the local modules that it
+    imports, as they were executed.
+    """
+
+    kind: str
+    name: str
+    where: str
+    file: str
+    digest: str
+
+    def __str__(self) -> str:
+        given = Path(self.file).name
+        place = f"of {self.where}" if self.where.startswith(f"{given}:") else f"({self.where}) of {given}"
+        return f"{self.kind} {self.name} {place} (sha256 {self.digest[:12]})"
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The outcome of one signature.
 
     ``artifact``: key of the compiled kernel in the cache.  ``launches``: kernels launched by one execution, more than 0
     whenever ``status`` is ``passed``.  ``output``: the last lines that a crashed or hung worker printed.  ``seconds``:
     time by phase (``lower``, ``build``, ``run``, ``judge``).  ``boundary``: which neighbour of the signature this is about
-    (:mod:`tapml.boundary`), empty for the signature itself.
+    (:mod:`tapml.boundary`), empty for the signature itself.  ``own``: the code of the user that it was judged by.
     """
 
     signature: str
@@ -63,6 +85,7 @@ class Outcome:
     output: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     boundary: str = ""
+    own: tuple[OwnCode, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -83,4 +106,5 @@ class Outcome:
         data["cases"] = tuple(CaseResult(**{**c, "warnings": tuple(c["warnings"])}) for c in data["cases"])
         for name in ("converters", "notes", "output"):
             data[name] = tuple(data[name])
+        data["own"] = tuple(OwnCode(**o) for o in data.get("own", ()))
         return cls(**data)

