@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 import torch
 
 from tapml.errors import SuiteError
-from tapml.suite.call import Signature, TensorSpec, canonical_json, dtype_name
+from tapml.suite.call import Signature, TensorSpec, canonical_json, dtype_name, span
 from tapml.suite.case import CLASSES, Origin, SignatureRecord
 from tapml.suite.manifest import CaseEntry, decode_numbers
 from tapml.suite.pack import DAMAGED, Entry
-from tapml.suite.record import DTYPES, STORED_AS, TensorRecord, distinct_shape, is_sparse_view, span
+from tapml.suite.record import DTYPES, STORED_AS, TensorRecord, distinct_shape, is_sparse_view
 from tapml.suite.store import ExternalBuffer
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 
 from tapml.errors import SuiteError
-from tapml.suite.call import Json, TensorSpec, dtype_name
+from tapml.suite.call import Json, TensorSpec, dtype_name, span
 from tapml.suite.pack import ALIGNMENT, Entry, map_file, mapped_bytes, read_header, write_pack
-from tapml.suite.record import STORED_AS, TensorRecord, buffer_hash, flatten, flatten_group, span
+from tapml.suite.record import STORED_AS, TensorRecord, buffer_hash, flatten, flatten_group
 
 PACK_BYTES = 256 << 20
 """A pack is closed before it grows beyond this; one buffer that is larger has a pack of its own."""
