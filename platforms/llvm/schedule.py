@@ -23,6 +23,8 @@ _LANES = (16, 8, 4)
 _LONG, _TURNS = 1 << 13, 64
 """Terms from which partial sums are added up on their own, and how many terms those have a lane, about: with blocks of the
 square root of their number the error of a sum grows no more than that (Higham, section 2)."""
+_MANY = 256
+"""Terms from which a sum across rows has partial sums; a product of matrices has none, as they would have to go to memory."""
 _PARTIAL_SUMS = 1 << 22
 """Partial sums that there is memory for."""
 
@@ -114,13 +116,29 @@ def _vectorise_reduction(sch: Schedule, name: str) -> bool:
     lanes = next((n for n in _LANES if width % n == 0), None)
     if not lanes or not strides or any(s not in (0, 1) for s in strides) or 1 not in strides:
         return False
+    outputs = math.prod(int(sch.get(r).extent) for r in spatial)
+    if len(strides) == 1 and work // outputs >= _MANY and work // _TURNS <= _PARTIAL_SUMS:
+        handle = _partial_sums(sch, loops[len(spatial) :], len(spatial))
+        loops = sch.get_loops(handle)
+        *spatial, column, part = loops[: len(spatial) + 1]
+        spatial.append(part)
+    else:
+        spatial = spatial[:-1]
+    terms = sch.get_loops(handle)[len(spatial) + 1 :]
     outer, lane = sch.split(column, [None, lanes])
-    sch.reorder(*spatial[:-1], outer, *loops[len(spatial) :], lane)
+    sch.reorder(*spatial, outer, *terms, lane)
     if work >= _PARALLEL_FROM:
-        sch.parallel(sch.fuse(*spatial[:-1], outer))
+        sch.parallel(sch.fuse(*spatial, outer))
     sch.vectorize(lane)
-    sch.decompose_reduction(handle, loops[len(spatial)])
+    sch.decompose_reduction(handle, terms[0])
     return True
+
+
+def _partial_sums(sch: Schedule, terms: list[Any], dimensions: int) -> Any:
+    """The block of sums of some terms each, which are added up after it; their loop follows those of the outputs."""
+    fused = sch.fuse(*terms) if len(terms) > 1 else terms[0]
+    part, _ = sch.split(fused, [None, _TURNS])
+    return sch.rfactor(part, factor_axis=dimensions - 1)
 
 
 def _turns(extent: int, lanes: int, outputs: int) -> int:
