@@ -76,7 +76,7 @@ class Gate:
             if result.accepted:
                 yield result
                 return
-            before, operator = self._operator_at_fault(remaining, kernels, operator_of)
+            before, operator = self.operator_at_fault(remaining, kernels, operator_of)
             bad = {s: k for s, k in remaining.items() if operator_of(s) == operator}
             where = self._call_at_fault(operator, bad, {**kernels, **before})
             remaining = {s: k for s, k in remaining.items() if s not in bad}
@@ -176,7 +176,7 @@ class Gate:
             return False, ""
         return result.comparison.accepted, result.last
 
-    def _operator_at_fault(
+    def operator_at_fault(
         self, added: dict[str, str], kernels: dict[str, str], operator_of: Callable[[str], str]
     ) -> tuple[dict[str, str], str]:
         """(what comes before it in ``added``, the first operator, in order, with which the program leaves its bounds)."""

@@ -18,6 +18,7 @@ from tapml.errors import CompileError
 from tapml.kernels.blocks import with_regions, with_variables
 from tapml.lowering.lower import Lowered
 from tapml.migration.blame import described
+from tapml.platform import Platform
 from tapml.score.defect import Defect, difference, numbered
 from tapml.score.expressions import Change, changes, forgetting, narrowed, of_beginning
 
@@ -182,3 +183,10 @@ def _shortening(position: int) -> Rewrite:
         return tirx.For(loop.loop_var, loop.min, extent, loop.kind, body, loop.thread_binding, loop.annotations, loop.step)
 
     return lambda function: _at(function, tirx.For, position, shortened)
+
+
+def tvm_target(platform: Platform, device: str) -> tvm.target.Target:
+    """TVM's target of a platform, which one that compiles for other machines has for each."""
+    describe = platform.target  # type: ignore[attr-defined]
+    found: tvm.target.Target = describe(device) if getattr(platform, "elsewhere", False) else describe()
+    return found

@@ -1,0 +1,148 @@
+"""Inputs beside the carved ones: as many random ones, and others that tell a defect from an equivalent change."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from tapml.boundary import values
+from tapml.lowering.lower import span
+from tapml.suite.call import TensorSpec, clone_strided, execute, has_overlap
+from tapml.suite.case import Case
+
+CARVED, RANDOM, OTHER = "carved", "random", "other"
+_LARGE = 1 << 22
+"""Elements of all arguments together from which on there are fewer other inputs, each of which costs a second."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A call to judge a candidate on.  ``group``: :data:`CARVED`, :data:`RANDOM` (N(0, 1), integers and masks as carved),
+    or :data:`OTHER`."""
+
+    group: str
+    name: str
+    case: Case
+
+
+def random_inputs(cases: Sequence[Case], seed: int) -> Iterator[Input]:
+    """For each case one whose floating arguments are drawn from N(0, 1), with the same shapes, dtypes and strides."""
+    for number, case in enumerate(cases):
+        generator = _generator(seed, case.id, "random")
+        made = _made(case, [_floats(t, _normal, generator) if t.is_floating_point() else t for t in case.tensors])
+        if made is not None:
+            yield Input(RANDOM, f"random {number}", made)
+
+
+def other_inputs(cases: Sequence[Case], seed: int) -> Iterator[Input]:
+    """Inputs of many kinds, as far as PyTorch executes them; a call without tensors has none.
+
+    Floats of other magnitudes, exact ties, one NaN or infinity; integers permuted, shifted, and in a wider range.
+    """
+    case = cases[0]
+    large = sum(t.numel() for t in case.tensors) > _LARGE
+    for name, floats, integers in _DRAWS[: 2 if large else None]:
+        generator = _generator(seed, case.id, name)
+        drawn = [
+            _floats(t, floats, generator) if t.is_floating_point() else _integers(t, integers, generator)
+            for t in case.tensors
+        ]
+        made = _made(case, drawn)
+        if made is not None and case.tensors:
+            yield Input(OTHER, name, made)
+    for index, tensor in enumerate(case.tensors):
+        for what in _SPECIAL if tensor.is_floating_point() and tensor.numel() and not large else ():
+            changed = list(case.tensors)
+            changed[index] = values.change(tensor, what)
+            made = _made(case, changed)
+            if made is not None:
+                yield Input(OTHER, f"argument {index}: {what}", made)
+
+
+def _generator(seed: int, case: str, name: str) -> torch.Generator:
+    return torch.Generator().manual_seed(zlib.crc32(f"{seed} {case} {name}".encode()))
+
+
+def _made(case: Case, tensors: Sequence[torch.Tensor]) -> Case | None:
+    """The call with other arguments and PyTorch's results for them; ``None`` where PyTorch refuses it."""
+    try:
+        with torch.no_grad():
+            results = tuple((n, t.detach().clone()) for n, t in execute(case.signature, tensors))
+    except Exception:  # PyTorch raises whatever it likes: what it refuses is no call
+        return None
+    if [(n, r.dtype, r.shape) for n, r in results] != [(n, r.dtype, r.shape) for n, r in case.results]:
+        return None
+    return Case(case.id, case.signature, case.origin, tuple(tensors), results)
+
+
+# -- drawing ------------------------------------------------------------------------------------------------------------
+
+Floats = Callable[[int, torch.Generator], torch.Tensor]
+Integers = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+
+
+def _floats(tensor: torch.Tensor, draw: Floats, generator: torch.Generator) -> torch.Tensor:
+    """In memory as ``tensor`` is: what it repeats stays one value."""
+    flat = draw(span(TensorSpec.of(tensor)), generator).to(tensor.dtype)
+    return torch.as_strided(flat, tensor.shape, tensor.stride()) if tensor.numel() else tensor
+
+
+def _integers(tensor: torch.Tensor, draw: Integers, generator: torch.Generator) -> torch.Tensor:
+    if tensor.is_complex() or not tensor.numel() or has_overlap(tensor.shape, tensor.stride()):
+        return tensor
+    if tensor.dtype == torch.bool:
+        drawn = torch.rand(tensor.shape, generator=generator) < 0.5
+    else:
+        drawn = draw(tensor, generator)
+    return clone_strided(tensor).copy_(drawn)
+
+
+def _normal(count: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(count, generator=generator)
+
+
+def _scaled(factor: float) -> Floats:
+    return lambda count, generator: _normal(count, generator) * factor
+
+
+def _positive(count: int, generator: torch.Generator) -> torch.Tensor:
+    return _normal(count, generator).abs() + 0.1
+
+
+def _magnitudes(count: int, generator: torch.Generator) -> torch.Tensor:
+    return _normal(count, generator) * 10 ** (torch.rand(count, generator=generator) * 8 - 4)
+
+
+def _rounded(count: int, generator: torch.Generator) -> torch.Tensor:
+    return (2 * _normal(count, generator)).round()
+
+
+def _permuted(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return tensor.flatten()[torch.randperm(tensor.numel(), generator=generator)].reshape(tensor.shape)
+
+
+def _next(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return tensor + 1
+
+
+def _before(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return tensor - 1
+
+
+def _wide(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    info = torch.iinfo(tensor.dtype)
+    return torch.randint(max(-1000, info.min), min(1000, info.max), tensor.shape, generator=generator)
+
+
+_DRAWS: tuple[tuple[str, Floats, Integers], ...] = (
+    ("N(0, 1), integers permuted", _normal, _permuted),
+    ("N(0, 100^2), integers plus 1", _scaled(100.0), _next),
+    ("N(0, 0.001^2), integers minus 1", _scaled(0.001), _before),
+    ("positive, integers to 1000", _positive, _wide),
+    ("magnitudes from 1e-4 to 1e4", _magnitudes, _permuted),
+    ("whole numbers", _rounded, _permuted),
+)
+_SPECIAL = ("one NaN", "one Inf", "one -Inf", "ties")
