@@ -14,7 +14,7 @@ from tapml.suite.call import TensorSpec, clone_strided, execute, has_overlap
 from tapml.suite.case import Case
 
 CARVED, RANDOM, OTHER = "carved", "random", "other"
-_LARGE = 1 << 22
+LARGE = 1 << 22
 """Elements of all arguments together from which on there are fewer other inputs, each of which costs a second."""
 
 
@@ -43,7 +43,7 @@ def other_inputs(cases: Sequence[Case], seed: int) -> Iterator[Input]:
     Floats of other magnitudes, exact ties, one NaN or infinity; integers permuted, shifted, and in a wider range.
     """
     case = cases[0]
-    large = sum(t.numel() for t in case.tensors) > _LARGE
+    large = sum(t.numel() for t in case.tensors) > LARGE
     for name, floats, integers in _DRAWS[: 2 if large else None]:
         generator = _generator(seed, case.id, name)
         drawn = [

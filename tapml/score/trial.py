@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -21,7 +21,7 @@ from tapml.migration.worker import limit_address_space, report_stage
 from tapml.numerics.oracle import Oracle, float64_results
 from tapml.platform import Executable
 from tapml.score.defect import Defect, sample
-from tapml.score.inputs import CARVED, RANDOM, Input, other_inputs, random_inputs
+from tapml.score.inputs import CARVED, LARGE, RANDOM, Input, other_inputs, random_inputs
 from tapml.score.mutate_kernel import kernel_defects, plant_in_kernel
 from tapml.score.mutate_module import in_tir, module_defects, plant_in_module, tvm_target
 from tapml.suite.call import Signature
@@ -246,7 +246,9 @@ class _Signature:
         for chosen in inputs:
             if chosen.name not in self._truths:
                 report_stage("computing it in float64")
-                self._truths[chosen.name] = float64_results(self._signature, chosen.case.tensors)
+                truth = float64_results(self._signature, chosen.case.tensors)
+                small = sum(t.numel() for t in chosen.case.tensors) <= LARGE
+                self._truths[chosen.name] = replace(truth, graphs={}) if small else truth
             report_stage(f"{RUNNING}{chosen.name}")
             watched = _Watched(executable)
             try:
