@@ -38,7 +38,8 @@ Examples:
     help="Caught defects to try in the whole program too, to see whether the migration names their operator.",
 )
 @click.option("--minimise", is_flag=True, help="Write a suite without the cases that add nothing to the score, to -o.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the suite that --minimise writes.")
+@click.option("--strengthen", is_flag=True, help="Write a suite with drawn inputs that catch what its cases miss, to -o.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the suite that is written.")
 @click.option("--force", is_flag=True, help="Replace the suite that is at -o.")
 @click.option("--restart", is_flag=True, help="Begin anew.  [default: go on with what is known of the same suite]")
 def command(
@@ -55,6 +56,7 @@ def command(
     seed: int,
     program: int,
     minimise: bool,
+    strengthen: bool,
     output: Path | None,
     force: bool,
     restart: bool,
@@ -64,7 +66,7 @@ def command(
     Constants, operators, indices, guards, accumulators, dtypes and extents are changed in lowered modules, barriers and
     launches too in the kernels of a GPU target; each defect is compiled, executed on the device, and judged on the carved
     cases, beside as many random inputs. What nothing tells from the healthy kernel is excluded, and counted with the
-    reason. Exit code 1 when a healthy kernel is judged wrong.
+    reason; --minimise and --strengthen write a suite anew that has less, or misses less. Exit code 1 when a healthy kernel is judged wrong.
     """
     from tapml.migration.process import start_fork_server
 
@@ -74,16 +76,16 @@ def command(
     from tapml.migration.select import selector
     from tapml.migration.settings import Settings
     from tapml.report.progress import score_progress
-    from tapml.report.score import print_minimised, print_score
+    from tapml.report.score import print_rewritten, print_score
     from tapml.report.terminal import write_json
-    from tapml.score.minimise import Minimised, require_output, write_minimised
+    from tapml.score.rewrite import Rewritten, require_output, write_rewritten
     from tapml.score.run import Options, score
     from tapml.suite.reader import Suite
 
-    if minimise != (output is not None):
+    if (minimise or strengthen) != (output is not None):
         raise UsageError(
-            f"expected --minimise and -o together, found {'--minimise' if minimise else '-o'} alone",
-            hint="--minimise -o NEW_SUITE writes the smaller suite there",
+            f"expected -o with --minimise or --strengthen, found {'-o alone' if output is not None else 'none'}",
+            hint="--minimise -o NEW_SUITE writes a smaller suite there",
         )
     if output is not None:
         require_output(suite, output, force=force)
@@ -109,13 +111,15 @@ def command(
     except KeyboardInterrupt as stop:
         stop.hint = f"what is done is kept: `{shlex.join(_again(suite, settings, options, select))}` goes on"  # type: ignore[attr-defined]
         raise
-    smaller: Minimised | None = write_minimised(found, suite, output, force=force) if output is not None else None
+    new: Rewritten | None = None
+    if output is not None:
+        new = write_rewritten(found, suite, output, minimise=minimise, strengthen=strengthen, force=force)
     if json_file is not None:
-        write_json(json_file, {**found.to_json(), "minimised": smaller.to_json() if smaller is not None else None})
+        write_json(json_file, {**found.to_json(), "rewritten": new.to_json() if new is not None else None})
     if json_file is None or str(json_file) != "-":
         print_score(found)
-        if smaller is not None:
-            print_minimised(smaller)
+        if new is not None:
+            print_rewritten(new)
     return 1 if found.alarms else 0
 
 

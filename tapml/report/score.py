@@ -9,7 +9,7 @@ from rich.table import Table
 
 from tapml.report.style import human_bytes, human_seconds
 from tapml.report.terminal import console
-from tapml.score.minimise import Minimised
+from tapml.score.rewrite import Rewritten
 from tapml.score.result import REASONS, Row, Score, carrying, witnesses
 
 _MISSES = 20
@@ -87,13 +87,15 @@ def _print_program(score: Score) -> None:
         out.print(f"    not all were tried: {escape(score.why_not)}")
 
 
-def print_minimised(smaller: Minimised) -> None:
-    """What a smaller suite has left."""
+def print_rewritten(rewritten: Rewritten) -> None:
+    """What a suite has that was written anew."""
+    new = rewritten
+    added = f" and {new.added:,} drawn ones" if new.added else ""
     console().print(
-        f"wrote {smaller.path}: {smaller.cases:,} of {smaller.cases_before:,} cases, {human_bytes(smaller.nbytes)} of "
-        f"{human_bytes(smaller.nbytes_before)} ({100 * smaller.nbytes / max(smaller.nbytes_before, 1):.0f} %) of their "
-        f"tensors, {human_bytes(smaller.stored)} of {human_bytes(smaller.stored_before)} on the disk; it catches "
-        f"{smaller.caught:,} of the {smaller.caught_before:,} defects"
+        f"wrote {new.path}: {new.cases:,} of {new.cases_before:,} cases{added}, {human_bytes(new.nbytes)} of tensors "
+        f"({100 * new.nbytes / max(new.nbytes_before, 1):.0f} % of the {human_bytes(new.nbytes_before)} before), "
+        f"{human_bytes(new.stored)} on the disk ({human_bytes(new.stored_before)} before); it catches {new.caught:,} "
+        f"defects ({new.caught_before:,} before)"
     )
 
 

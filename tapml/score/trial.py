@@ -21,7 +21,7 @@ from tapml.migration.worker import limit_address_space, report_stage
 from tapml.numerics.oracle import Oracle, float64_results
 from tapml.platform import Executable
 from tapml.score.defect import Defect, sample
-from tapml.score.inputs import CARVED, LARGE, RANDOM, Input, other_inputs, random_inputs
+from tapml.score.inputs import CARVED, RANDOM, Input, is_large, other_inputs, random_inputs
 from tapml.score.mutate_kernel import kernel_defects, plant_in_kernel
 from tapml.score.mutate_module import in_tir, module_defects, plant_in_module, tvm_target
 from tapml.suite.call import Signature
@@ -178,7 +178,8 @@ class _Signature:
         self._inputs = [i for i in self._inputs if i.name not in bad]
         counts = {CARVED: len(carved), RANDOM: sum(i.group == RANDOM for i in self._inputs)}
         defects = [*module_defects(self._lowered), *kernel_defects(self._artifact)]
-        chosen = sample(defects, opening.limit, self._seed, self._signature.id)
+        limit = max(1, opening.limit // 3) if is_large(cases[0]) else opening.limit
+        chosen = sample(defects, limit, self._seed, self._signature.id)
         self.opened = Opened(outcome, alarms, counts, len(defects), tuple(chosen), seconds)
         first = carved[0]
         self.sample = _Healthy(str(self._signature), self._executable, first.case.tensors, self._healthy[first.name])
@@ -247,8 +248,7 @@ class _Signature:
             if chosen.name not in self._truths:
                 report_stage("computing it in float64")
                 truth = float64_results(self._signature, chosen.case.tensors)
-                small = sum(t.numel() for t in chosen.case.tensors) <= LARGE
-                self._truths[chosen.name] = replace(truth, graphs={}) if small else truth
+                self._truths[chosen.name] = truth if is_large(chosen.case) else replace(truth, graphs={})
             report_stage(f"{RUNNING}{chosen.name}")
             watched = _Watched(executable)
             try:

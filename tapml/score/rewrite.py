@@ -1,18 +1,20 @@
-"""A smaller suite with the same score: without the cases that catch nothing which the others do not."""
+"""A suite written anew from its score: without the cases that add nothing to it, or with inputs that catch what it misses."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tapml.errors import UsageError
-from tapml.score.result import Score, SignatureScore, carrying
+from tapml.score.inputs import other_inputs, random_inputs
+from tapml.score.result import CAUGHT, MISSED, Score, SignatureScore, carrying
 from tapml.suite.call import Json
-from tapml.suite.case import Case, SignatureRecord
+from tapml.suite.case import Case
 from tapml.suite.reader import Suite
-from tapml.suite.record import TensorRecord
+from tapml.suite.record import DTYPES, TensorRecord, distinct_shape
 from tapml.suite.writer import SuiteWriter
 
 _EXACT = 10
@@ -20,12 +22,14 @@ _EXACT = 10
 
 
 @dataclass(frozen=True)
-class Minimised:
-    """``nbytes``: of the tensors of all cases, each case for itself; ``stored``: of the suite on the disk, where equal
-    values are kept once.  ``caught``: defects that the kept cases catch."""
+class Rewritten:
+    """``cases``: carved ones that were kept; ``added``: drawn ones.  ``nbytes``: of the tensors of all cases, each case for
+    itself; ``stored``: of the suite on the disk, where equal values are kept once.  ``caught``: defects that its cases
+    catch."""
 
     path: str
     cases: int
+    added: int
     cases_before: int
     nbytes: int
     nbytes_before: int
@@ -46,46 +50,71 @@ def require_output(suite: Path, output: Path, *, force: bool) -> None:
         pass
 
 
-def write_minimised(score: Score, suite: Path, output: Path, *, force: bool = False) -> Minimised:
-    """Write the suite with the kept cases only to ``output``; nothing else of it changes, its program included.
+def write_rewritten(
+    score: Score, suite: Path, output: Path, *, minimise: bool, strengthen: bool, force: bool = False
+) -> Rewritten:
+    """Write the suite anew to ``output``; nothing but its cases changes, its program included.
 
-    Of a signature that was scored, the cheapest choice of cases that catches what all of them catch; of one that has
-    nothing to score (a view) one; of one that was not scored (it does not pass, or was not selected) all.
+    ``minimise``: of a signature that was scored, the cheapest choice of cases that catches what all of them catch; of one
+    that has nothing to score (a view) one; of one that was not scored (it does not pass, or was not selected) all.
+    ``strengthen``: with drawn inputs that catch what the cases miss, as cases whose results PyTorch gives now.
     """
     opened = Suite.open(suite)
-    kept = choose(score, opened)
+    kept = choose(score, opened) if minimise else {r.signature.id: list(r.cases) for r in opened.signatures}
+    added = {s.signature: _witnesses(opened, s, score.seed) for s in score.signatures} if strengthen else {}
     records = []
     with SuiteWriter(output, force=force) as writer:
         for record in opened.signatures:
-            ids = []
-            for old in kept[record.signature.id]:
-                case = opened.case(old)
-                new = f"{record.signature.id}/{len(ids)}"
-                writer.add_case(Case(new, case.signature, case.origin, case.tensors, case.results, case.stress))
-                ids.append(new)
-            records.append(
-                SignatureRecord(
-                    record.signature, record.kind, record.calls, record.modules, tuple(ids), record.carved_from
-                )
-            )
-        info = {**opened.info, "minimised": {"from": opened.digest, "seed": score.seed, "limit": score.limit}}
+            signature = record.signature.id
+            found = [opened.case(case) for case in kept[signature]]
+            found += [chosen for chosen, _ in added.get(signature, ())]
+            numbered = [replace(case, id=f"{signature}/{number}") for number, case in enumerate(found)]
+            for case in numbered:
+                writer.add_case(case)
+            records.append(replace(record, cases=tuple(case.id for case in numbered)))
+        what = {"minimised": minimise, "strengthened": strengthen}
+        info = {**opened.info, "rewritten": {"from": opened.digest, "seed": score.seed, "limit": score.limit, **what}}
         info.pop("created", None)
         path = writer.commit(records, info=info, reference_outputs=opened.reference_outputs())
-    caught = {case: ids for case, ids in carrying(score.fates).items()}
     chosen = {case for ids in kept.values() for case in ids}
-    every = {(case.partition("/")[0], d) for case, ids in caught.items() for d in ids}
-    still = {(case.partition("/")[0], d) for case, ids in caught.items() if case in chosen for d in ids}
-    return Minimised(
+    every = {(f.signature, f.defect.id) for f in score.fates if f.fate == CAUGHT}
+    still = {(f.signature, f.defect.id) for f in score.fates if f.fate == CAUGHT and chosen & set(f.cases)}
+    gained = {(s, defect) for s, inputs in added.items() for _, defects in inputs for defect in defects}
+    fresh = Suite.open(path)
+    return Rewritten(
         str(path),
         len(chosen),
+        sum(len(inputs) for inputs in added.values()),
         len(opened.case_ids),
-        sum(_bytes(opened, case) for case in chosen),
+        sum(_bytes(fresh, case) for case in fresh.case_ids),
         sum(_bytes(opened, case) for case in opened.case_ids),
-        Suite.open(path).nbytes,
+        fresh.nbytes,
         opened.nbytes,
-        len(still),
+        len(still | gained),
         len(every),
     )
+
+
+def _witnesses(suite: Suite, score: SignatureScore, seed: int) -> list[tuple[Case, set[str]]]:
+    """Drawn inputs that together catch what the carved cases of a signature miss, each with the defects that it catches;
+    the one that catches most comes first."""
+    by_input: dict[str, set[str]] = {}
+    for fate in score.fates:
+        for name in fate.wrong if fate.fate == MISSED else ():
+            by_input.setdefault(name, set()).add(fate.defect.id)
+    if not by_input:
+        return []
+    cases = list(suite.cases(score.signature))
+    drawn = {i.name: i.case for i in (*random_inputs(cases, seed), *other_inputs(cases, seed))}
+    chosen: list[tuple[Case, set[str]]] = []
+    missing = set().union(*by_input.values())
+    while missing:
+        name = max(sorted(by_input), key=lambda n: len(by_input[n] & missing))
+        if not by_input[name] & missing:
+            break
+        missing -= by_input[name]
+        chosen.append((replace(drawn[name], stress={"kept": "drawn", "input": name}), by_input[name]))
+    return chosen
 
 
 def choose(score: Score, suite: Suite) -> dict[str, list[str]]:
@@ -134,9 +163,4 @@ def _bytes(suite: Suite, case: str) -> int:
 
 def _size(record: TensorRecord) -> int:
     """Bytes of the tensor's distinct values."""
-    from tapml.suite.record import DTYPES, distinct_shape
-
-    count = 1
-    for extent in distinct_shape(record.spec):
-        count *= extent
-    return count * DTYPES[record.spec.dtype].itemsize
+    return math.prod(distinct_shape(record.spec)) * DTYPES[record.spec.dtype].itemsize
