@@ -38,7 +38,9 @@ Examples:
     help="Caught defects to try in the whole program too, to see whether the migration names their operator.",
 )
 @click.option("--minimise", is_flag=True, help="Write a suite without the cases that add nothing to the score, to -o.")
-@click.option("--strengthen", is_flag=True, help="Write a suite with drawn inputs that catch what its cases miss, to -o.")
+@click.option(
+    "--strengthen", is_flag=True, help="Write a suite with drawn inputs that catch what its cases miss, to -o."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the suite that is written.")
 @click.option("--force", is_flag=True, help="Replace the suite that is at -o.")
 @click.option("--restart", is_flag=True, help="Begin anew.  [default: go on with what is known of the same suite]")
@@ -66,7 +68,8 @@ def command(
     Constants, operators, indices, guards, accumulators, dtypes and extents are changed in lowered modules, barriers and
     launches too in the kernels of a GPU target; each defect is compiled, executed on the device, and judged on the carved
     cases, beside as many random inputs. What nothing tells from the healthy kernel is excluded, and counted with the
-    reason; --minimise and --strengthen write a suite anew that has less, or misses less. Exit code 1 when a healthy kernel is judged wrong.
+    reason. --minimise and --strengthen write a suite anew that has less, or misses less. Exit code 1 when a healthy
+    kernel is judged wrong.
     """
     from tapml.migration.process import start_fork_server
 

@@ -17,7 +17,7 @@ import tvm
 import tvm_ffi
 
 from tapml.errors import DeviceError
-from tapml.kernels.executable import contiguous, ordered, require_memory
+from tapml.kernels.executable import contiguous, ordered, require_memory, unwritten
 from tapml.kernels.fuse import to_tir
 from tapml.kernels.plan import Artifact, Plan, extract_plan
 from tapml.kernels.runner import POISON
@@ -150,7 +150,14 @@ class LlvmExecutable:
         begin = time.perf_counter()
         for kernel, operands in self._steps:
             kernel(*[pointers[i] for i in operands])
-        return Execution(tuple(results), len(self._steps), time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        faults = [
+            fault
+            for number, (result, (place, *_)) in enumerate(zip(results, self._results, strict=True))
+            if result.dtype == torch.bool and result.numel() and place is not None
+            for fault in unwritten(result.view(torch.uint8).numpy(), number)
+        ]
+        return Execution(tuple(results), len(self._steps), seconds, faults=tuple(faults))
 
 
 def _poisoned(tensor: torch.Tensor) -> torch.Tensor:

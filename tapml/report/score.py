@@ -9,8 +9,8 @@ from rich.table import Table
 
 from tapml.report.style import human_bytes, human_seconds
 from tapml.report.terminal import console
-from tapml.score.rewrite import Rewritten
 from tapml.score.result import REASONS, Row, Score, carrying, witnesses
+from tapml.score.rewrite import Rewritten
 
 _MISSES = 20
 """Missed defects that are written out; all of them are in the JSON."""

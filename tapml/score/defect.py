@@ -94,4 +94,4 @@ def difference(before: str, after: str) -> tuple[int, str, str]:
     if len(old) == len(new):
         return 0, "", ""
     number = min(len(old), len(new))
-    return number + 1, (old + [""])[number].strip(), (new + [""])[number].strip()
+    return number + 1, [*old, ""][number].strip(), [*new, ""][number].strip()

@@ -257,12 +257,12 @@ def of_beginning(value: Any) -> Change | None:
     dtype = _dtype(value)
     if isinstance(value, tirx.FloatImm):
         other = 1.0 if float(value.value) == 0 else 0.0
-        return Change("accumulator", f"begins at {other:g}, not {float(value.value):g}", lambda: tirx.const(other, dtype))
+        return Change(
+            "accumulator", f"begins at {other:g}, not {float(value.value):g}", lambda: tirx.const(other, dtype)
+        )
     if isinstance(value, tirx.IntImm):
         wanted = (not value.value) if dtype == "bool" else (1 if int(value.value) == 0 else 0)
-        return Change(
-            "accumulator", f"begins at {wanted}, not {int(value.value)}", lambda: tirx.const(wanted, dtype)
-        )
+        return Change("accumulator", f"begins at {wanted}, not {int(value.value)}", lambda: tirx.const(wanted, dtype))
     return None
 
 

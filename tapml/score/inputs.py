@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -48,7 +49,8 @@ def random_inputs(cases: Sequence[Case], seed: int) -> Iterator[Input]:
 def other_inputs(cases: Sequence[Case], seed: int) -> Iterator[Input]:
     """Inputs of many kinds, as far as PyTorch executes them; a call without tensors has none.
 
-    Floats of other magnitudes, exact ties, one NaN or infinity; integers permuted, shifted, and in a wider range.
+    Floats of other magnitudes, exact ties, one NaN or infinity; integers permuted, shifted, in a wider range, and as
+    large as indices can be; bools at random, all alike, and all but one.
     """
     case = cases[0]
     large = is_large(case)
@@ -61,13 +63,53 @@ def other_inputs(cases: Sequence[Case], seed: int) -> Iterator[Input]:
         made = _made(case, drawn)
         if made is not None and case.tensors:
             yield Input(OTHER, name, made)
-    for index, tensor in enumerate(case.tensors):
-        for what in _SPECIAL if tensor.is_floating_point() and tensor.numel() and not large else ():
+    for index, tensor in enumerate(case.tensors if not large else ()):
+        for what, change in _special(case, tensor):
             changed = list(case.tensors)
-            changed[index] = values.change(tensor, what)
+            changed[index] = change(tensor)
             made = _made(case, changed)
             if made is not None:
                 yield Input(OTHER, f"argument {index}: {what}", made)
+    for extent in _extents(case):
+        generator = _generator(seed, case.id, "below")
+        below = [_integers(t, _below(extent), generator) for t in case.tensors]
+        made = _made(case, [t if t.is_floating_point() else b for t, b in zip(case.tensors, below, strict=True)])
+        if made is not None:
+            yield Input(OTHER, f"integers from 0 to {extent - 1}", made)
+            break
+
+
+def _extents(case: Case) -> list[int]:
+    """What indices into the arguments are below, if there are integers that can be any; the largest first."""
+    if not any(_is_integer(t) and t.numel() for t in case.tensors):
+        return []
+    return sorted({extent for t in case.tensors for extent in t.shape if extent > 1}, reverse=True)
+
+
+def _is_integer(tensor: torch.Tensor) -> bool:
+    return tensor.dtype != torch.bool and not tensor.is_floating_point() and not tensor.is_complex()
+
+
+def _special(case: Case, tensor: torch.Tensor) -> list[tuple[str, Callable[[torch.Tensor], torch.Tensor]]]:
+    """Values of one argument that tell things apart which others do not."""
+    if not tensor.numel() or has_overlap(tensor.shape, tensor.stride()):
+        return []
+    if tensor.is_floating_point():
+        return [(what, partial(values.change, what=what)) for what in _FLOATS if tensor.shape or "row" not in what]
+    if tensor.dtype == torch.bool:
+        return [
+            (f"{first} but for the {which}", partial(_odd, value=first, place=place))
+            for first in (False, True)
+            for which, place in (("first", 0), ("last", -1))
+        ] + [(f"all {value}", partial(torch.full_like, fill_value=value)) for value in (False, True)]
+    return []
+
+
+def _odd(tensor: torch.Tensor, value: bool, place: int) -> torch.Tensor:
+    """All of one value, but for one element."""
+    flat = torch.full((tensor.numel(),), value)
+    flat[place] = not value
+    return clone_strided(tensor).copy_(flat.reshape(tensor.shape))
 
 
 def _generator(seed: int, case: str, name: str) -> torch.Generator:
@@ -101,10 +143,8 @@ def _floats(tensor: torch.Tensor, draw: Floats, generator: torch.Generator) -> t
 def _integers(tensor: torch.Tensor, draw: Integers, generator: torch.Generator) -> torch.Tensor:
     if tensor.is_complex() or not tensor.numel() or has_overlap(tensor.shape, tensor.stride()):
         return tensor
-    if tensor.dtype == torch.bool:
-        drawn = torch.rand(tensor.shape, generator=generator) < 0.5
-    else:
-        drawn = draw(tensor, generator)
+    is_bool = tensor.dtype == torch.bool
+    drawn = torch.rand(tensor.shape, generator=generator) < 0.5 if is_bool else draw(tensor, generator)
     return clone_strided(tensor).copy_(drawn)
 
 
@@ -140,6 +180,10 @@ def _before(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return tensor - 1
 
 
+def _below(extent: int) -> Integers:
+    return lambda tensor, generator: torch.randint(0, extent, tensor.shape, generator=generator)
+
+
 def _wide(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     info = torch.iinfo(tensor.dtype)
     return torch.randint(max(-1000, info.min), min(1000, info.max), tensor.shape, generator=generator)
@@ -153,4 +197,4 @@ _DRAWS: tuple[tuple[str, Floats, Integers], ...] = (
     ("magnitudes from 1e-4 to 1e4", _magnitudes, _permuted),
     ("whole numbers", _rounded, _permuted),
 )
-_SPECIAL = ("one NaN", "one Inf", "one -Inf", "ties")
+_FLOATS = ("one NaN", "one Inf", "one -Inf", "a row of -Inf", "ties")

@@ -43,7 +43,9 @@ def kernel_defects(artifact: Artifact) -> list[Defect]:
     launches = []
     for number, step in enumerate(artifact.plan.steps):
         if max(step.grid) > 1:
-            launches.append(numbered([(_LAUNCH, _fewer(step.grid)[1])], "kernel", f"launch {number} of {step.kernel}")[0])
+            launches.append(
+                numbered([(_LAUNCH, _fewer(step.grid)[1])], "kernel", f"launch {number} of {step.kernel}")[0]
+            )
     return found + launches
 
 

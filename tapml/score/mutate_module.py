@@ -180,7 +180,9 @@ def _shortening(position: int) -> Rewrite:
             return s_tir.SBlockRealize(realize.iter_values, realize.predicate, with_variables(block, variables))
 
         body = tvm_ffi.structural_map(loop.body, (s_tir.SBlockRealize, domain))
-        return tirx.For(loop.loop_var, loop.min, extent, loop.kind, body, loop.thread_binding, loop.annotations, loop.step)
+        return tirx.For(
+            loop.loop_var, loop.min, extent, loop.kind, body, loop.thread_binding, loop.annotations, loop.step
+        )
 
     return lambda function: _at(function, tirx.For, position, shortened)
 

@@ -104,9 +104,7 @@ class _Bench:
             if artifact is not None:
                 self._cache.put(score.artifact, artifact)
                 self._kernels[score.signature] = score.artifact
-        where = HybridSetup(
-            os.path.abspath(path), settings.target, settings.device, settings.extensions, str(cache)
-        )
+        where = HybridSetup(os.path.abspath(path), settings.target, settings.device, settings.extensions, str(cache))
         self._gate = Gate(where, settings.hybrid_seconds)
         self._worker: WorkerProcess | None = None
         self._sound = False

@@ -207,7 +207,9 @@ def witnesses(fate: Fate) -> str:
     """What catches a defect that no carved case does, in words."""
     random, other = fate.by(RANDOM), fate.by(OTHER)
     named = (["N(0, 1) inputs"] if random else []) + other
-    return ", ".join(named) if named else "nothing that was tried, though its errors are not those of healthy arithmetic"
+    return (
+        ", ".join(named) if named else "nothing that was tried, though its errors are not those of healthy arithmetic"
+    )
 
 
 def carrying(fates: Iterable[Fate]) -> dict[str, set[str]]:

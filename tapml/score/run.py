@@ -22,12 +22,10 @@ from tapml.migration.process import Gone, WorkerProcess, unwrap
 from tapml.migration.resume import header
 from tapml.migration.scratch import sweep
 from tapml.migration.settings import Settings
-from tapml.platform import DeviceInfo
 from tapml.score.inputs import CARVED, OTHER, RANDOM
 from tapml.score.program import locate
 from tapml.score.result import CAUGHT, EXCLUDED, MISSED, Fate, Score, SignatureScore
 from tapml.score.trial import IDENTICAL, JUDGED, REFUSED, RUNNING, Opened, Opening, Trial, Tried, setup
-from tapml.suite.call import Json
 from tapml.suite.case import SignatureRecord
 from tapml.suite.reader import Suite
 
@@ -68,7 +66,10 @@ def score(path: Path, options: Options, listen: Listener = lambda kind, value: N
     suite = Suite.open(path)
     records = [r for r in compute_signatures(suite) if options.select(r)]
     folder = score_folder(path, settings.target, settings.device)
-    with locked(folder, "scored", "score"), closing(Journal(folder / "journal.jsonl", read=not options.restart)) as journal:
+    with (
+        locked(folder, "scored", "score"),
+        closing(Journal(folder / "journal.jsonl", read=not options.restart)) as journal,
+    ):
         known = _begin(journal, suite, settings, options)
         known = {s: found for s, found in known.items() if s in {r.signature.id for r in records}}
         listen("recalled", len(known))
@@ -259,5 +260,3 @@ def _scored(
 
 def _worker(settings: Settings) -> WorkerProcess:
     return WorkerProcess(setup, (settings.memory_mb, settings.extensions), "tapml-score")
-
-
