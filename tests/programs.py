@@ -116,3 +116,14 @@ class LongRows(nn.Module):
 def long_rows() -> tuple[nn.Module, tuple[Any, ...]]:
     torch.manual_seed(0)
     return LongRows().eval(), (torch.randn(4, 3000),)
+
+
+class Masked(nn.Module):
+    """float32[4] -> float32[4]: where two masks hold, which both do everywhere."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where(torch.logical_and(x > -1, x < 2), x, torch.zeros(()))
+
+
+def masked() -> tuple[nn.Module, tuple[Any, ...]]:
+    return Masked().eval(), (torch.linspace(0.1, 0.9, 4),)

@@ -90,7 +90,7 @@ def _is_integer(tensor: torch.Tensor) -> bool:
     return tensor.dtype != torch.bool and not tensor.is_floating_point() and not tensor.is_complex()
 
 
-def _special(case: Case, tensor: torch.Tensor) -> list[tuple[str, Callable[[torch.Tensor], torch.Tensor]]]:
+def _special(case: Case, tensor: torch.Tensor) -> Sequence[tuple[str, Callable[[torch.Tensor], torch.Tensor]]]:
     """Values of one argument that tell things apart which others do not."""
     if not tensor.numel() or has_overlap(tensor.shape, tensor.stride()):
         return []
@@ -101,8 +101,12 @@ def _special(case: Case, tensor: torch.Tensor) -> list[tuple[str, Callable[[torc
             (f"{first} but for the {which}", partial(_odd, value=first, place=place))
             for first in (False, True)
             for which, place in (("first", 0), ("last", -1))
-        ] + [(f"all {value}", partial(torch.full_like, fill_value=value)) for value in (False, True)]
+        ] + [(f"all {value}", partial(_all, value=value)) for value in (False, True)]
     return []
+
+
+def _all(tensor: torch.Tensor, value: bool) -> torch.Tensor:
+    return clone_strided(tensor).fill_(value)
 
 
 def _odd(tensor: torch.Tensor, value: bool, place: int) -> torch.Tensor:

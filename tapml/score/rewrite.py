@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -139,11 +139,12 @@ def _cheapest(suite: Suite, cases: Sequence[str], found: SignatureScore | None, 
     caught = carrying(found.fates) if found is not None else {}
     wanted = set().union(*(caught.get(c, set()) for c in cases)) if cases else set()
 
-    def cost(chosen: Sequence[str]) -> tuple[int, int]:
+    def cost(chosen: Iterable[str]) -> tuple[int, int]:
+        chosen = list(chosen)
         buffers = {r.buffer: _size(r) for c in chosen for r in suite.entry(c).records if r.buffer not in held}
         return sum(buffers.values()), sum(_bytes(suite, c) for c in chosen)
 
-    def covers(chosen: Sequence[str]) -> bool:
+    def covers(chosen: Iterable[str]) -> bool:
         return wanted <= set().union(*(caught.get(c, set()) for c in chosen))
 
     if len(cases) <= _EXACT:

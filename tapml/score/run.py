@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tapml.migration.settings import Settings
 from tapml.score.inputs import CARVED, OTHER, RANDOM
 from tapml.score.program import locate
 from tapml.score.result import CAUGHT, EXCLUDED, MISSED, Fate, Score, SignatureScore
-from tapml.score.trial import IDENTICAL, JUDGED, REFUSED, RUNNING, Opened, Opening, Trial, Tried, setup
+from tapml.score.trial import AFTERWARDS, IDENTICAL, JUDGED, REFUSED, RUNNING, Opened, Opening, Trial, Tried, setup
 from tapml.suite.case import SignatureRecord
 from tapml.suite.reader import Suite
 
@@ -133,26 +133,13 @@ def _script(path: Path, settings: Settings, options: Options, record: SignatureR
         answer = yield opening, settings.seconds
     if isinstance(answer, Gone):
         answer = Opened(Outcome(signature, operator, answer.status, answer.message))
-    fates, doubtful = [], ()
+    fates: list[Fate] = []
+    doubtful: tuple[str, ...] = ()
     seconds = min(settings.seconds, _PATIENCE * (1 + answer.seconds))
     for defect in answer.defects:
-        trial = Trial(opening, defect)
-        died: dict[str, str] = {}
-        suspect = ""
-        while True:
-            tried: Tried | Gone = yield Trial(opening, trial.defect, tuple(died)), seconds
-            if isinstance(tried, Tried):
-                break
-            name = _where(tried)
-            if tried.died and not died and suspect != name:
-                suspect = name  # a crash counts when it happens twice, as anywhere
-                continue
-            died[name] = f"{tried.status}: {tried.message}"
-            if len(died) >= _DEATHS or not tried.died or not name:
-                tried = Tried(JUDGED, defect)
-                break
+        tried, died, spoilt = yield from _tried(Trial(opening, defect), seconds)
         doubtful = doubtful or tried.doubtful
-        fates.append(_fate(signature, operator, tried, died))
+        fates.append(_fate(signature, operator, tried, died, spoilt))
     outcome = answer.outcome
     return SignatureScore(
         signature,
@@ -170,21 +157,38 @@ def _script(path: Path, settings: Settings, options: Options, record: SignatureR
     )
 
 
-def _where(gone: Gone) -> str:
-    """The name of the input on which a process ended; empty when it was doing something else."""
-    _, found, name = gone.message.partition(f" while {RUNNING}")
-    return name if found else ""
+def _tried(trial: Trial, seconds: float) -> Generator[tuple[Message, float], Any, tuple[Tried, dict[str, str], str]]:
+    """(what came of a defect, how it ended the process by the input that it did so on, how it ended those that ran
+    after it)."""
+    died: dict[str, str] = {}
+    spoilt, suspect = "", None
+    while True:
+        answer: Tried | Gone = yield replace(trial, died=tuple(died), alone=bool(spoilt)), seconds
+        if isinstance(answer, Tried):
+            return answer, died, spoilt
+        doing = answer.message.partition(" while ")[2]
+        if answer.died and not died and suspect != doing:
+            suspect = doing  # a crash counts when it happens twice, as anywhere
+            continue
+        how = f"{answer.status}: {answer.message}"
+        if doing.startswith(RUNNING):
+            died[doing.removeprefix(RUNNING)] = how
+            if len(died) >= _DEATHS or not answer.died:
+                return Tried(JUDGED, trial.defect), died, spoilt
+        elif doing == AFTERWARDS and not spoilt:
+            spoilt = how
+        else:
+            return Tried(REFUSED, trial.defect, how), died, spoilt
 
 
-def _fate(signature: str, operator: str, tried: Tried, died: dict[str, str]) -> Fate:
+def _fate(signature: str, operator: str, tried: Tried, died: dict[str, str], ended: str) -> Fate:
     wrong, groups = dict(tried.wrong), dict(tried.groups)
     for name, how in died.items():
         wrong[name] = how
         groups[name] = next((g for g in (CARVED, RANDOM) if name.startswith(g)), OTHER)
-    fate, reason, spoilt = MISSED, "", tried.spoilt
-    if "" in died:  # it ended the process when it was no longer executed: somebody else would be blamed
-        spoilt = (*spoilt, died[""])
-    if tried.status in (IDENTICAL, REFUSED):
+    fate, reason = MISSED, ""
+    spoilt = (*tried.spoilt, ended) if ended else tried.spoilt
+    if tried.status in (IDENTICAL, REFUSED) and not died:
         fate, reason = EXCLUDED, tried.status
     elif CARVED in groups.values():
         fate = CAUGHT

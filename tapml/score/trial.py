@@ -19,7 +19,7 @@ from tapml.migration.job import Clock, Job, judge_signature, open_device, open_s
 from tapml.migration.outcome import Outcome
 from tapml.migration.worker import limit_address_space, report_stage
 from tapml.numerics.oracle import Oracle, float64_results
-from tapml.platform import Executable
+from tapml.platform import Executable, Execution
 from tapml.score.defect import Defect, sample
 from tapml.score.inputs import CARVED, RANDOM, Input, is_large, other_inputs, random_inputs
 from tapml.score.mutate_kernel import kernel_defects, plant_in_kernel
@@ -47,7 +47,8 @@ class Opening:
 
 @dataclass(frozen=True)
 class Trial:
-    """Ask what becomes of one defect.  ``died``: inputs on which it ended the process before, not to be tried again.
+    """Ask what becomes of one defect.  ``died``: inputs on which it ended the process before, not to be tried again;
+    ``alone``: nothing healthy is run after it.
 
     ``export``: give the artifact with the defect in it, and execute nothing.
     """
@@ -55,6 +56,7 @@ class Trial:
     opening: Opening
     defect: Defect
     died: tuple[str, ...] = ()
+    alone: bool = False
     export: bool = False
 
 
@@ -215,7 +217,7 @@ class _Signature:
             inputs = [*inputs, *more]
         different = [i for i in inputs if not self._same(i, found)]
         report_stage(AFTERWARDS)
-        healthy = [h for h in (self.sample, neighbour) if h is not None]
+        healthy = [h for h in (self.sample, neighbour) if h is not None and not trial.alone]
         spoilt = [h.name for h in healthy if not _still(h)] if wrong else []
         return Tried(
             JUDGED,
@@ -306,7 +308,7 @@ class _Watched:
         self._executable = executable
         self.results: Results | None = None
 
-    def run(self, tensors: Sequence[torch.Tensor]) -> object:
+    def run(self, tensors: Sequence[torch.Tensor]) -> Execution:
         self.results = None
         execution = self._executable.run(tensors)
         self.results = execution.results
