@@ -25,7 +25,7 @@ Examples:
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    default=12,
+    default=8,
     show_default=True,
     help="Defects planted in one signature at most, evenly over their kinds.",
 )
@@ -33,7 +33,7 @@ Examples:
 @click.option(
     "--program",
     type=click.IntRange(0),
-    default=4,
+    default=2,
     show_default=True,
     help="Caught defects to try in the whole program too, to see whether the migration names their operator.",
 )

@@ -74,9 +74,14 @@ def other_inputs(cases: Sequence[Case], seed: int) -> Iterator[Input]:
         generator = _generator(seed, case.id, "below")
         below = [_integers(t, _below(extent), generator) for t in case.tensors]
         made = _made(case, [t if t.is_floating_point() else b for t, b in zip(case.tensors, below, strict=True)])
-        if made is not None:
-            yield Input(OTHER, f"integers from 0 to {extent - 1}", made)
-            break
+        if made is None:
+            continue
+        yield Input(OTHER, f"integers from 0 to {extent - 1}", made)
+        largest = [_integers(t, partial(_same, value=extent - 1), generator) for t in made.tensors]
+        last = _made(case, [n if _is_integer(t) else t for t, n in zip(made.tensors, largest, strict=True)])
+        if last is not None:
+            yield Input(OTHER, f"integers all {extent - 1}", last)
+        break
 
 
 def _extents(case: Case) -> list[int]:
@@ -95,14 +100,24 @@ def _special(case: Case, tensor: torch.Tensor) -> Sequence[tuple[str, Callable[[
     if not tensor.numel() or has_overlap(tensor.shape, tensor.stride()):
         return []
     if tensor.is_floating_point():
-        return [(what, partial(values.change, what=what)) for what in _FLOATS if tensor.shape or "row" not in what]
+        found = [(what, partial(values.change, what=what)) for what in _FLOATS if tensor.shape or "row" not in what]
+        if tensor.shape:
+            found += [(f"the {which} of a row largest", partial(_largest, place=p)) for which, p in _ENDS]
+        return found
     if tensor.dtype == torch.bool:
         return [
             (f"{first} but for the {which}", partial(_odd, value=first, place=place))
             for first in (False, True)
-            for which, place in (("first", 0), ("last", -1))
+            for which, place in _ENDS
         ] + [(f"all {value}", partial(_all, value=value)) for value in (False, True)]
     return []
+
+
+def _largest(tensor: torch.Tensor, place: int) -> torch.Tensor:
+    """The same, but for one element of each row along the last dimension."""
+    found = clone_strided(tensor)
+    found[..., place] = 2 * tensor.where(tensor.isfinite(), 0).abs().max() + 1
+    return found
 
 
 def _all(tensor: torch.Tensor, value: bool) -> torch.Tensor:
@@ -188,17 +203,30 @@ def _below(extent: int) -> Integers:
     return lambda tensor, generator: torch.randint(0, extent, tensor.shape, generator=generator)
 
 
+def _same(tensor: torch.Tensor, generator: torch.Generator, value: int) -> torch.Tensor:
+    return torch.full(tensor.shape, value)
+
+
 def _wide(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Of magnitudes from 200 to 1000, as far as the dtype has them: more than 8 bits."""
     info = torch.iinfo(tensor.dtype)
-    return torch.randint(max(-1000, info.min), min(1000, info.max), tensor.shape, generator=generator)
+    drawn = torch.randint(200, 1001, tensor.shape, generator=generator)
+    signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
+    return (drawn * signs).clamp(max(info.min, -1000), min(info.max, 1000))
+
+
+def _small(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """What integers are compared with."""
+    return torch.randint(-1, 3, tensor.shape, generator=generator)
 
 
 _DRAWS: tuple[tuple[str, Floats, Integers], ...] = (
     ("N(0, 1), integers permuted", _normal, _permuted),
     ("N(0, 100^2), integers plus 1", _scaled(100.0), _next),
     ("N(0, 0.001^2), integers minus 1", _scaled(0.001), _before),
-    ("positive, integers to 1000", _positive, _wide),
+    ("positive, integers of magnitudes from 200 to 1000", _positive, _wide),
     ("magnitudes from 1e-4 to 1e4", _magnitudes, _permuted),
-    ("whole numbers", _rounded, _permuted),
+    ("whole numbers, integers from -1 to 2", _rounded, _small),
 )
+_ENDS = (("first", 0), ("last", -1))
 _FLOATS = ("one NaN", "one Inf", "one -Inf", "a row of -Inf", "ties")

@@ -55,8 +55,9 @@ def write_rewritten(
 ) -> Rewritten:
     """Write the suite anew to ``output``; nothing but its cases changes, its program included.
 
-    ``minimise``: of a signature that was scored, the cheapest choice of cases that catches what all of them catch; of one
-    that has nothing to score (a view) one; of one that was not scored (it does not pass, or was not selected) all.
+    ``minimise``: of a signature that was scored, the cheapest choice of cases that catches what all of them catch, one at
+    least; of one that was not scored (it does not pass, or was not selected) all; of one that stays in PyTorch (a view)
+    none, as nothing is judged on them.
     ``strengthen``: with drawn inputs that catch what the cases miss, as cases whose results PyTorch gives now.
     """
     opened = Suite.open(suite)
@@ -125,7 +126,9 @@ def choose(score: Score, suite: Suite) -> dict[str, list[str]]:
     for record in sorted(suite.signatures, key=lambda r: -max((_bytes(suite, c) for c in r.cases), default=0)):
         signature = record.signature.id
         found = scored.get(signature)
-        if record.kind == "compute" and (found is None or found.status != "passed" or not found.fates):
+        if record.kind != "compute":
+            kept[signature] = []
+        elif found is None or found.status != "passed" or not found.fates:
             kept[signature] = list(record.cases)
         else:
             kept[signature] = _cheapest(suite, record.cases, found, held)

@@ -48,8 +48,8 @@ class Options:
 
     settings: Settings
     seed: int = 0
-    limit: int = 12
-    program: int = 4
+    limit: int = 8
+    program: int = 2
     select: Callable[[SignatureRecord], bool] = lambda record: True
     restart: bool = False
 

@@ -71,7 +71,7 @@ def test_a_minimised_suite_catches_as_much_with_fewer_bytes(
     assert new["nbytes"] < 0.7 * new["nbytes_before"]  # of three calls of the sine one is left; most others have one
     before, after = Suite.open(suite), Suite.open(small)
     assert [r.signature for r in after.signatures] == [r.signature for r in before.signatures]
-    assert all(r.cases for r in after.signatures)
+    assert all(r.cases for r in after.signatures if r.kind == "compute")
     assert str(small) in ran.out and "planted" in ran.out
 
 
