@@ -14,9 +14,9 @@ from tapml.cli.options import suite_argument, target_options
     epilog="""\
 \b
 Examples:
-  tapml score suite --target llvm --limit 4
-  tapml score suite --target llvm --select relu --limit 6 --json -
-  tapml score suite --target llvm --limit 4 --minimise -o smaller
+  tapml score suite --target llvm --limit 2 --program 0
+  tapml score suite --target llvm --select gelu --seed 1 --program 0 --json -
+  tapml score suite --target llvm --limit 1 --program 0 --minimise -o smaller
 """
 )
 @suite_argument

@@ -37,7 +37,7 @@ _POLL_SECONDS = 0.05
 _STARTS = 3
 _DEATHS = 3
 """Inputs on which a defect may end the process; on those that remain it is not tried, and counted as not caught there."""
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 """Seconds that any defect may take, and that many times as long as the healthy candidate took, before it is hung."""
 
 
