@@ -57,6 +57,10 @@ class Gate:
     def __exit__(self, *_: object) -> None:
         self._discard()
 
+    def limit(self, seconds: float) -> None:
+        """How long a run may take from now on, at most what it might before."""
+        self._seconds = min(self._seconds, seconds)
+
     def start(self) -> None:
         """Begin loading the reference."""
         if self._worker is None:

@@ -247,8 +247,8 @@ def narrowed(value: Any) -> Change | None:
 
         return Change("dtype", "float32 with the mantissa of float16", cut)
     if dtype in ("int32", "int64"):
-        places = tirx.const(int(dtype[3:]) - 8, dtype)
-        return Change("dtype", f"{dtype} in 8 bits", lambda: tirx.RShift(tirx.LShift(value, places), places))
+        half, whole = (tirx.const(n, dtype) for n in (128, 256))
+        return Change("dtype", f"{dtype} in 8 bits", lambda: tirx.FloorMod(value + half, whole) - half)
     return None
 
 

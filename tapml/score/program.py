@@ -25,6 +25,10 @@ from tapml.score.trial import Opening, Trial, setup
 from tapml.suite.reader import Suite
 
 
+_PATIENCE = 30.0
+"""Seconds that the program may take with a defect in it, and five times what it takes without: some never stop."""
+
+
 def locate(
     path: Path,
     settings: Settings,
@@ -125,6 +129,7 @@ class _Bench:
             if not healthy.accepted:
                 raise TapmlError(f"the program is not accepted with healthy kernels: {healthy.explanation}")
             self._sound = True
+            self._gate.limit(_PATIENCE + 5 * healthy.seconds)
         key = f"{zlib.crc32(fate.defect.id.encode()):08x}".rjust(64, "d")
         self._cache.put(key, self._planted(fate))
         operator_of = {s: self._suite.signature(s).signature.operator for s in self._kernels}
