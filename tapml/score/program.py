@@ -24,7 +24,6 @@ from tapml.score.result import CAUGHT, Fate, Located, SignatureScore
 from tapml.score.trial import Opening, Trial, setup
 from tapml.suite.reader import Suite
 
-
 _PATIENCE = 30.0
 """Seconds that the program may take with a defect in it, and five times what it takes without: some never stop."""
 

@@ -205,11 +205,12 @@ class Score:
 
 def witnesses(fate: Fate) -> str:
     """What catches a defect that no carved case does, in words."""
-    random, other = fate.by(RANDOM), fate.by(OTHER)
-    named = (["N(0, 1) inputs"] if random else []) + other
-    return (
-        ", ".join(named) if named else "nothing that was tried, though its errors are not those of healthy arithmetic"
-    )
+    found = ["N(0, 1) as with random tests"] if fate.by(RANDOM) else []
+    found += fate.by(OTHER)
+    if not found:
+        return "nothing that was tried, though its errors are not those of healthy arithmetic"
+    more = f", and {len(found) - 1} other inputs" if len(found) > 1 else ""
+    return f"{found[0]}{more}"
 
 
 def carrying(fates: Iterable[Fate]) -> dict[str, set[str]]:
