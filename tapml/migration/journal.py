@@ -51,7 +51,7 @@ def locked(folder: Path, doing: str = "migrated", journal: str = "migration") ->
         except Held as held:
             raise UsageError(
                 f"{suite} is being {doing} by process {held.owner}",
-                hint="wait for it, or end it and run again with --resume",
+                hint="wait for it, or end it and run the same command again",
             ) from None
         except OSError as error:
             raise UsageError(
@@ -61,12 +61,13 @@ def locked(folder: Path, doing: str = "migrated", journal: str = "migration") ->
         yield
 
 
-def migrating(suite: Path) -> str | None:
-    """The process that is migrating a suite on any device, if there is one."""
-    for lock in sorted(suite.glob(f"migrations/*/{LOCK}")):
-        found = owner(lock)
-        if found is not None:
-            return found
+def in_use(suite: Path) -> str | None:
+    """``migrated by process 4711`` or ``scored by ...``, if a process does that to a suite, on any device."""
+    for folder, doing in (("migrations", "migrated"), ("scores", "scored")):
+        for lock in sorted(suite.glob(f"{folder}/*/{LOCK}")):
+            found = owner(lock)
+            if found is not None:
+                return f"{doing} by process {found}"
     return None
 
 
