@@ -62,13 +62,13 @@ def command(
     from tapml.carving.carve import carve
     from tapml.carving.sources import find_source
     from tapml.errors import UsageError
-    from tapml.migration.journal import migrating
+    from tapml.migration.journal import in_use
     from tapml.report.progress import carve_progress
     from tapml.report.terminal import print_carve
 
-    busy = migrating(output) if force else None
+    busy = in_use(output) if force else None
     if busy is not None:
-        raise UsageError(f"{output} is being migrated by process {busy}", hint="wait for it, or choose another output")
+        raise UsageError(f"{output} is being {busy}", hint="wait for it, or choose another output")
     spec = find_source(source, prompts=prompts, inputs=inputs, max_new_tokens=max_new_tokens, dtype=dtype, seed=seed)
     try:
         with carve_progress() as (progress, note):

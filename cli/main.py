@@ -24,6 +24,7 @@ COMMANDS = {
     "migrate": "Move a program onto a target operator by operator, checking the numbers at each step.",
     "blame": "Judge one signature on every device that is here, and say which part is at fault.",
     "repro": "Write a bug report that stands alone.",
+    "score": "Plant defects in the kernels of a suite, and say how many its cases catch.",
     "report": "Write the migrations of a suite, side by side, as one HTML page that needs no network.",
     "devices": "List the targets and devices that are here.",
     "doctor": "Say what is missing on this machine, and how to get it.",

@@ -133,3 +133,14 @@ class Forms(nn.Module):
 def forms() -> tuple[nn.Module, tuple[Any, ...]]:
     torch.manual_seed(0)
     return Forms().eval(), (torch.randn(32, 48),)
+
+
+class Masked(nn.Module):
+    """float32[4] -> float32[4]: where two masks hold, which both do everywhere."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where(torch.logical_and(x > -1, x < 2), x, torch.zeros(()))
+
+
+def masked() -> tuple[nn.Module, tuple[Any, ...]]:
+    return Masked().eval(), (torch.linspace(0.1, 0.9, 4),)

@@ -17,10 +17,11 @@ import tvm
 import tvm_ffi
 
 from tapml.errors import DeviceError
-from tapml.kernels.executable import contiguous, ordered, require_memory
+from tapml.kernels.executable import contiguous, ordered, require_memory, unwritten
 from tapml.kernels.fuse import to_tir
 from tapml.kernels.own_schedule import OwnSchedule
 from tapml.kernels.plan import Artifact, Plan, extract_plan
+from tapml.kernels.runner import POISON
 from tapml.lowering.lower import Lowered, span
 from tapml.platform import Device, DeviceInfo, Execution, is_remote, reach
 from tapml.platforms.llvm.codegen import LIBRARY, compile_functions, export_functions, linker_for
@@ -147,18 +148,32 @@ class LlvmExecutable:
             pointers[index] = ctypes.c_void_p(tensor.data_ptr())
         owned = []
         for index, shape, dtype in self._temporaries:
-            owned.append(torch.empty(shape, dtype=dtype))
+            owned.append(_poisoned(torch.empty(shape, dtype=dtype)))
             pointers[index] = ctypes.c_void_p(owned[-1].data_ptr())
         results = []
         for place, order, spec, dtype, mutated in self._results:
             strides = contiguous(spec.shape) if mutated or order is None else ordered(spec.shape, order)
-            results.append(torch.empty_strided(spec.shape, strides, dtype=dtype))
+            results.append(_poisoned(torch.empty_strided(spec.shape, strides, dtype=dtype)))
             if place is not None:
                 pointers[place] = ctypes.c_void_p(results[-1].data_ptr())
         begin = time.perf_counter()
         for kernel, operands in self._steps:
             kernel(*[pointers[i] for i in operands])
-        return Execution(tuple(results), len(self._steps), time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        faults = [
+            fault
+            for number, (result, (place, *_)) in enumerate(zip(results, self._results, strict=True))
+            if result.dtype == torch.bool and result.numel() and place is not None
+            for fault in unwritten(result.view(torch.uint8).numpy(), number)
+        ]
+        return Execution(tuple(results), len(self._steps), seconds, faults=tuple(faults))
+
+
+def _poisoned(tensor: torch.Tensor) -> torch.Tensor:
+    """Fresh memory as on every other device: what no kernel writes is NaN, -1 or true, not a right answer of before."""
+    if tensor.numel():
+        ctypes.memset(tensor.data_ptr(), POISON, tensor.numel() * tensor.element_size())
+    return tensor
 
 
 PLATFORM = LlvmPlatform()

@@ -22,7 +22,7 @@ PARTS = (
 converter; the barriers of a kernel; its bounds; what we do for all GPUs (legalisation); what is done for one language
 (legalisation, TVM's code generator); one device's compiler or driver."""
 _SYNCHRONISATION = ("order-dependent", "divergent-barrier")
-_MEMORY = ("out-of-bounds", "uninitialised", "writes-input", "out-of-memory", "division-by-zero")
+_MEMORY = ("out-of-bounds", "uninitialised", "writes-input", "out-of-memory", "division-by-zero", "unwritten")
 
 
 @dataclass(frozen=True)

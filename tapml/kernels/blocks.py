@@ -17,11 +17,22 @@ def with_init(block: Any, init: Any) -> Any:
     return _block(block, block.body, init)
 
 
-def _block(block: Any, body: Any, init: Any) -> Any:
+def with_regions(block: Any, reads: Any, writes: Any) -> Any:
+    """The block that says of itself that it reads and writes these regions of buffers."""
+    return _block(block, block.body, block.init, regions=(reads, writes))
+
+
+def with_variables(block: Any, variables: Any) -> Any:
+    """The block with other iteration variables (or domains of them)."""
+    return _block(block, block.body, block.init, variables=variables)
+
+
+def _block(block: Any, body: Any, init: Any, *, regions: Any = None, variables: Any = None) -> Any:
+    reads, writes = regions or (block.reads, block.writes)
     return SBlock(
-        block.iter_vars,
-        block.reads,
-        block.writes,
+        block.iter_vars if variables is None else variables,
+        reads,
+        writes,
         block.name_hint,
         body,
         init,

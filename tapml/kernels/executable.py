@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tapml.errors import DeviceError, UnsupportedError
 from tapml.kernels.plan import Buffer, Plan
 from tapml.kernels.residence import key_of
-from tapml.kernels.runner import Input, LoadedPlan
+from tapml.kernels.runner import Fault, Input, LoadedPlan
 from tapml.lowering.lower import span
 from tapml.platform import Execution
 from tapml.suite.call import Signature, torch_dtype
@@ -46,15 +46,26 @@ class PlanExecutable:
             parts.setdefault(index, []).append((offset, part))
         inputs = {index: _joined(found, self._buffers[index].nbytes) for index, found in parts.items()}
         ran = self._loaded.run(inputs)
-        results = []
-        for place, order, spec, dtype, mutated in self._results:
+        results, faults = [], list(ran.faults)
+        for number, (place, order, spec, dtype, mutated) in enumerate(self._results):
             strides = contiguous(spec.shape) if mutated or order is None else ordered(spec.shape, order)
             result = torch.empty_strided(spec.shape, strides, dtype=dtype)
             if place is not None:
+                if dtype == torch.bool:
+                    faults += unwritten(ran.outputs[place].view(self._buffers[place].memory), number)
                 values = decode(ran.outputs[place], self._buffers[place], dtype)
                 result.as_strided((spec.numel,), (1,)).copy_(values[: spec.numel])
             results.append(result)
-        return Execution(tuple(results), ran.launches, ran.seconds, faults=ran.faults)
+        return Execution(tuple(results), ran.launches, ran.seconds, faults=tuple(faults))
+
+
+def unwritten(values: NDArray[numpy.generic], number: int) -> tuple[Fault, ...]:
+    """Elements of a result of bools that are neither 0 nor 1: what the memory held before, which would pass for true."""
+    count = int(((values != 0) & (values != 1)).sum())
+    if not count:
+        return ()
+    text = f"{count} of {values.size} elements of result {number} are neither false nor true: no kernel wrote them"
+    return (Fault("unwritten", text),)
 
 
 def _joined(parts: list[tuple[int, Input]], nbytes: int) -> Input:

@@ -57,6 +57,10 @@ class Gate:
     def __exit__(self, *_: object) -> None:
         self._discard()
 
+    def limit(self, seconds: float) -> None:
+        """How long a run may take from now on, at most what it might before."""
+        self._seconds = min(self._seconds, seconds)
+
     def start(self) -> None:
         """Begin loading the reference."""
         if self._worker is None:
@@ -76,7 +80,7 @@ class Gate:
             if result.accepted:
                 yield result
                 return
-            before, operator = self._operator_at_fault(remaining, kernels, operator_of)
+            before, operator = self.operator_at_fault(remaining, kernels, operator_of)
             bad = {s: k for s, k in remaining.items() if operator_of(s) == operator}
             where = self._call_at_fault(operator, bad, {**kernels, **before})
             remaining = {s: k for s, k in remaining.items() if s not in bad}
@@ -176,7 +180,7 @@ class Gate:
             return False, ""
         return result.comparison.accepted, result.last
 
-    def _operator_at_fault(
+    def operator_at_fault(
         self, added: dict[str, str], kernels: dict[str, str], operator_of: Callable[[str], str]
     ) -> tuple[dict[str, str], str]:
         """(what comes before it in ``added``, the first operator, in order, with which the program leaves its bounds)."""

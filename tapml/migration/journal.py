@@ -25,13 +25,20 @@ LOCK = "lock"
 
 def journal_folder(suite: Path, target: str, device: str) -> Path:
     """``SUITE/migrations/<target>-<device>``."""
+    return suite / "migrations" / safe_name(target, device)
+
+
+def safe_name(target: str, device: str) -> str:
+    """``<target>-<device>``, as the name of a directory."""
     safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in device)
-    return suite / "migrations" / (safe if safe.startswith(target) else f"{target}-{safe}")
+    return safe if safe.startswith(target) else f"{target}-{safe}"
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, doing: str = "migrated", journal: str = "migration") -> Iterator[None]:
     """Hold the migration in ``folder``, which is made; it is removed again if nothing was written.
+
+    ``doing`` and ``journal``: for messages about something else that keeps a journal in the same way.
 
     Raises :class:`UsageError` naming the process that holds it already, or when nothing can be written there.
     """
@@ -43,23 +50,24 @@ def locked(folder: Path) -> Iterator[None]:
             stack.enter_context(exclusive(folder / LOCK))
         except Held as held:
             raise UsageError(
-                f"{suite} is being migrated by process {held.owner}",
-                hint="wait for it, or end it and run again with --resume",
+                f"{suite} is being {doing} by process {held.owner}",
+                hint="wait for it, or end it and run the same command again",
             ) from None
         except OSError as error:
             raise UsageError(
-                f"cannot keep the journal of the migration in {folder}: {error.strerror or error}",
-                hint="migrate a copy of the suite in a directory that can be written to",
+                f"cannot keep the journal of the {journal} in {folder}: {error.strerror or error}",
+                hint="work on a copy of the suite in a directory that can be written to",
             ) from error
         yield
 
 
-def migrating(suite: Path) -> str | None:
-    """The process that is migrating a suite on any device, if there is one."""
-    for lock in sorted(suite.glob(f"migrations/*/{LOCK}")):
-        found = owner(lock)
-        if found is not None:
-            return found
+def in_use(suite: Path) -> str | None:
+    """``migrated by process 4711`` or ``scored by ...``, if a process does that to a suite, on any device."""
+    for folder, doing in (("migrations", "migrated"), ("scores", "scored")):
+        for lock in sorted(suite.glob(f"{folder}/*/{LOCK}")):
+            found = owner(lock)
+            if found is not None:
+                return f"{doing} by process {found}"
     return None
 
 

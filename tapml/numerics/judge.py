@@ -90,7 +90,7 @@ def _judge_result(
     unwritten = truth.undefined.get(name)
     if not (expected.is_floating_point() or expected.is_complex()):
         return _judge_integers(signature, tensors, name, reference, found, unwritten)
-    return _judge_floats(signature, tensors, name, expected, found, truth.results.get(name), unwritten, truth.reason)
+    return _judge_floats(signature, tensors, name, expected, found, unwritten, truth)
 
 
 def _judge_integers(
@@ -125,10 +125,10 @@ def _judge_floats(
     name: str,
     expected: torch.Tensor,
     found: torch.Tensor,
-    exact: torch.Tensor | None,
     unwritten: torch.Tensor | None,
-    reason: str,
+    truth: Oracle,
 ) -> ResultVerdict:
+    exact, reason = truth.results.get(name), truth.reason
     limits = limits_of(expected.dtype)
     warnings: list[str] = []
     if exact is None:
@@ -157,7 +157,8 @@ def _judge_floats(
     if exact is None:
         finding = judge_errors(res, TypicalScale(res.exact, limits), limits)
     else:
-        model = Sensitivity(signature, tensors, name, res.exact, limits)
+        kept = None if truth.graphs is None else truth.graphs.setdefault(name, {})
+        model = Sensitivity(signature, tensors, name, res.exact, limits, graphs=kept)
         share = rms(res.reference_error, res.count) / max(rms(res.exact, res.count), limits.smallest)
         if share <= REFERENCE_OFF:
             finding = judge_errors(res, model, limits)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -28,12 +29,14 @@ class Oracle:
     ``results``: float64 (complex128) tensors by result name, shapes as recorded; integer and bool results are absent,
     because they are compared with the recorded ones.  ``undefined``: by name, a bool tensor of the result's shape, true
     where the operator leaves memory unwritten and nothing may be compared.  ``reason``: why there is no truth (then
-    ``results`` is empty), in one sentence.
+    ``results`` is empty), in one sentence.  ``graphs``: where this is a dictionary, derivatives are kept in it
+    for the next candidate, by result name (:class:`tapml.numerics.sensitivity.Sensitivity`); they hold the call in float64.
     """
 
     results: dict[str, torch.Tensor] = field(default_factory=dict)
     undefined: dict[str, torch.Tensor] = field(default_factory=dict)
     reason: str = ""
+    graphs: dict[str, Any] | None = field(default=None, compare=False)
 
 
 def oracle(operator: str) -> Callable[[Override], Override]:

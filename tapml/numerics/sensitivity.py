@@ -71,6 +71,10 @@ class Noise:
     terms: int
 
 
+Graph = tuple["torch.Tensor | None", list[torch.Tensor]]
+"""A result in float64, with what is needed to differentiate it by each of the tensors; ``None``: it has no derivative."""
+
+
 class RoundingModel(Protocol):
     """Anything that knows how large a rounding error can be at an element of a result."""
 
@@ -84,18 +88,26 @@ class Sensitivity:
     """Rounding bounds for elements of one result of one call; gradients are taken only when asked for.
 
     ``tensors`` are as recorded.  Elements are addressed by flat index into the result, whose float64 value is ``exact``
-    (real, one dimension; complex results as pairs).
+    (real, one dimension; complex results as pairs).  ``graphs``: what an earlier one of the same result of the same call
+    was given and has filled, so that the call is not differentiated anew.
     """
 
     def __init__(
-        self, signature: Signature, tensors: Sequence[torch.Tensor], name: str, exact: torch.Tensor, limits: Limits
+        self,
+        signature: Signature,
+        tensors: Sequence[torch.Tensor],
+        name: str,
+        exact: torch.Tensor,
+        limits: Limits,
+        *,
+        graphs: dict[bool, Graph] | None = None,
     ) -> None:
         self._signature = signature
         self._tensors = tensors
         self._name = name
         self._exact = exact
         self._limits = limits
-        self._graphs: dict[bool, tuple[torch.Tensor | None, list[torch.Tensor]]] = {}
+        self._graphs: dict[bool, Graph] = {} if graphs is None else graphs
 
     def noise(self, flat: int, *, error: float = math.inf) -> Noise:
         """The bound at one element.  A second gradient is taken only if the first does not excuse ``error``."""

@@ -84,3 +84,33 @@ def stage_progress() -> Iterator[Callable[[str], None]]:
     with _line() as bar:
         task = bar.add_task("starting")
         yield lambda text: bar.update(task, description=escape(text))
+
+
+@contextmanager
+def score_progress(total: int) -> Iterator[Callable[[str, Any], None]]:
+    """A listener for :func:`tapml.score.run.score`: a bar over signatures, and what has been caught so far."""
+    with Progress(
+        SpinnerColumn(),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=_ERROR,
+        transient=True,
+        disable=not _ERROR.is_terminal,
+    ) as bar:
+        task = bar.add_task("planting defects", total=total)
+        counts = {"caught": 0, "missed": 0, "excluded": 0}
+
+        def listen(kind: str, value: Any) -> None:
+            if kind == "recalled":
+                bar.update(task, completed=value)
+            elif kind == "scored":
+                for fate in value.fates:
+                    counts[fate.fate] += 1
+                text = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+                bar.update(task, advance=1, description=f"planting defects: {text}")
+            elif kind == "program":
+                bar.update(task, description=escape(value))
+
+        yield listen

@@ -17,6 +17,7 @@ LAYERS = {
     "carving": 2,
     "migration": 2,
     "blame": 3,  # judges by way of migration
+    "score": 3,  # the same
     "deploy": 2,
     "repro": 2,
     "suite": 1,
