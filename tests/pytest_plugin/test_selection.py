@@ -192,7 +192,7 @@ def test_converters_that_cannot_be_loaded_end_the_run(run: Run) -> None:
     ran = run("suite", *LLVM, "--tapml-with", "broken.py")
     assert ran.ret == 1
     ran.assert_outcomes(failed=1)
-    ran.stdout.fnmatch_lines(["not judged: *broken.py*no_such_module*", "!* *broken.py raised *no_such_module* !*"])
+    ran.stdout.fnmatch_lines(["not judged: *broken.py*no_such_module*", "!* *broken.py:1 raised *no_such_module* !*"])
 
 
 def test_two_suites_of_one_node_id_are_refused(run: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
