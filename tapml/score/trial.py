@@ -171,14 +171,16 @@ class _Signature:
         self._artifact = self._platform.build(self._lowered, self._job.device)
         self._executable = self._device.load(self._artifact, self._signature)
         carved = [Input(CARVED, f"carved {case.id}", case) for case in cases]
-        self._inputs = [*carved, *random_inputs(cases, self._seed)]
+        drawn = list(random_inputs(cases, self._seed))
+        self._inputs = [*carved, *drawn]
         begin = time.perf_counter()
         found = dict(self._look(self._inputs, self._executable, self._healthy))
         seconds = time.perf_counter() - begin
         bad = set(found)
         alarms = tuple((name, why) for name, why in found.items() if not why.startswith(_UNSUPPORTED))
         self._inputs = [i for i in self._inputs if i.name not in bad]
-        counts = {CARVED: len(carved), RANDOM: sum(i.group == RANDOM for i in self._inputs)}
+        judged = [*self._inputs, *(i for i in [*carved, *drawn] if i.name in dict(alarms))]
+        counts = {group: sum(i.group == group for i in judged) for group in (CARVED, RANDOM)}
         defects = [*module_defects(self._lowered), *kernel_defects(self._artifact)]
         limit = max(1, opening.limit // 3) if is_large(cases[0]) else opening.limit
         chosen = sample(defects, limit, self._seed, self._signature.id)
