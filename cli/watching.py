@@ -67,9 +67,8 @@ class Watch:
         waiting = saves(files)
         code = self._attempt(())
         while True:
-            names = ", ".join(Path(f).name for f in files)
-            click.echo(f"watching {names}; Ctrl-C ends it", err=True)
             try:
+                click.echo(f"watching {', '.join(Path(f).name for f in files)}; Ctrl-C ends it", err=True)
                 changed = next(waiting, None)
             except KeyboardInterrupt:
                 changed = None

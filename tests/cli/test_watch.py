@@ -8,6 +8,7 @@ import os
 import pty
 import select
 import shutil
+import signal
 import subprocess
 import termios
 import time
@@ -17,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tapml.cli import interrupts, watching
+from tapml.migration.settings import Settings
 from tests.robustness.running import SCRIPT, Place, place
 
 OPS = """
@@ -136,6 +139,20 @@ def test_a_migration_follows_the_file(
     resumed = tapml("migrate", "suite", "--target", "llvm", "--with", "ops.py", "--resume", "--json", "-")
     assert resumed.code == 0, resumed.err
     assert json.loads(resumed.out)["final"] == figures["final"]  # from the journal, nothing is judged or run
+
+
+def test_ctrl_c_that_comes_with_the_line_that_names_it(where: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (where.work / "ops.py").write_text("import tapml")
+    settings = Settings("llvm", extensions=(str(where.work / "ops.py"),))
+    watch = watching.Watch(settings, [], lambda: 0, lambda again: 0, dict)
+
+    def echo(text: str, **options: Any) -> None:
+        if WAITS in text:
+            raise interrupts.Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr(watching.click, "echo", echo)
+    monkeypatch.setattr(interrupts, "settled", lambda: None)  # it would have this process ignore Ctrl-C
+    assert watch.run() == 0
 
 
 @pytest.mark.slow

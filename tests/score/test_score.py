@@ -23,6 +23,7 @@ from tapml.suite.reader import Suite
 LLVM = Settings("llvm", jobs=2)
 
 
+@pytest.mark.slow
 def test_the_score_of_a_program(copied: Callable[..., Path]) -> None:
     suite = copied("mlp")
     told: list[tuple[str, Any]] = []
