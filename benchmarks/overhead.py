@@ -5,7 +5,7 @@
 Both trees are built as wheels' contents and run by this interpreter, each with a cache of its own: with empty caches
 (cold), then with full ones (warm), without the hybrid run's own noise (``--gate end``).  Prints, for seconds on the clock
 and for processor time, the ratio of the fastest runs and the median of the ratios of neighbouring runs.  Exit code 1 when
-processor time is above the aim.
+processor time is above the aim by either.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main() -> int:
                     f"median of paired ratios {paired:.3f}",
                     flush=True,
                 )
-                missed |= what == "processor" and min(fastest, paired) > AIM
+                missed |= what == "processor" and max(fastest, paired) > AIM
     print(f"missed: aim {AIM}" if missed else f"within {AIM}")
     return int(missed)
 
