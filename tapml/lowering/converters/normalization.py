@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from tvm import tirx
 
 from tapml.lowering.context import Context
@@ -12,7 +13,7 @@ from tapml.lowering.converters.reduction import amax, mean, reduce, sum_of
 from tapml.lowering.converters.scalar import like, select
 from tapml.lowering.converters.shape import reshape
 from tapml.lowering.registry import converter
-from tapml.suite.call import dtype_name
+from tapml.suite.call import dtype_name, torch_dtype
 
 
 @converter("aten._softmax.default")
@@ -58,7 +59,8 @@ def _centered(ctx: Context, x: Any, dims: Sequence[int], eps: float) -> tuple[An
 
     The corrected two-pass algorithm (Chan, Golub, LeVeque, "Algorithms for computing the sample variance", 1983, formula
     1.7): the mean of what the first mean left is what rounding took from it.  So rows of equal values have no variance,
-    and long rows the mean that they should; as in PyTorch, a row with an infinity has no mean.
+    and long rows the mean that they should; as in PyTorch, a row with an infinity has no mean.  The offsets themselves are
+    rounded, by at most u each and those of one binade alike: a rest that this can be is not added to the mean.
     """
     rough = mean(ctx, x, dims, True)
     offset = ctx.pointwise(lambda a, m: a - m, x, rough)
@@ -66,7 +68,9 @@ def _centered(ctx: Context, x: Any, dims: Sequence[int], eps: float) -> tuple[An
     square = mean(ctx, ctx.pointwise(lambda c: c * c, offset), dims, True)
     inverse = ctx.pointwise(lambda s, r: like(s, 1.0) / tirx.sqrt(s - r * r + like(s, eps)), square, rest)
     centered = ctx.pointwise(lambda c, r: c - r, offset, rest)
-    return centered, ctx.pointwise(lambda m, r: m + r, rough, rest), inverse
+    unit = torch.finfo(torch_dtype(ctx.dtype(rough))).eps / 2
+    average = ctx.pointwise(lambda m, r, s: select(r * r <= s * like(s, unit * unit), m, m + r), rough, rest, square)
+    return centered, average, inverse
 
 
 def _affine(ctx: Context, x: Any, weight: Any, bias: Any) -> Any:
@@ -101,10 +105,6 @@ def layer_norm(
 
 @converter("aten._fused_rms_norm.default")
 def fused_rms_norm(ctx: Context, x: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None) -> Any:
-    import torch
-
-    from tapml.suite.call import torch_dtype
-
     rank = len(ctx.shape(x))
     epsilon = torch.finfo(torch_dtype(ctx.dtype(x))).eps if eps is None else eps  # of the arithmetic, not of x
     squares = ctx.pointwise(lambda a: a * a, x)
