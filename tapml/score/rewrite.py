@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+import torch
 
 from tapml.errors import UsageError
 from tapml.score.inputs import other_inputs, random_inputs
@@ -24,7 +26,7 @@ _EXACT = 10
 @dataclass(frozen=True)
 class Rewritten:
     """``cases``: carved ones that were kept; ``added``: drawn ones.  ``nbytes``: of the tensors of all cases, each case for
-    itself; ``stored``: of the suite on the disk, where equal values are kept once.  ``caught``: defects that its cases
+    itself, without parameters that are referred to; ``stored``: of the suite on the disk, where equal values are kept once.  ``caught``: defects that its cases
     catch."""
 
     path: str
@@ -53,7 +55,8 @@ def require_output(suite: Path, output: Path, *, force: bool) -> None:
 def write_rewritten(
     score: Score, suite: Path, output: Path, *, minimise: bool, strengthen: bool, force: bool = False
 ) -> Rewritten:
-    """Write the suite anew to ``output``; nothing but its cases changes, its program included.
+    """Write the suite anew to ``output``; nothing but its cases changes, its program included.  Parameters that it refers
+    to stay in their checkpoint.
 
     ``minimise``: of a signature that was scored, the cheapest choice of cases that catches what all of them catch, one at
     least; of one that was not scored (it does not pass, or was not selected) all; of one that stays in PyTorch (a view)
@@ -64,10 +67,12 @@ def write_rewritten(
     kept = choose(score, opened) if minimise else {r.signature.id: list(r.cases) for r in opened.signatures}
     added = {s.signature: _witnesses(opened, s, score.seed) for s in score.signatures} if strengthen else {}
     records = []
-    with SuiteWriter(output, force=force) as writer:
+    sources: dict[int, tuple[str, str, int]] = {}
+    with SuiteWriter(output, force=force, params="reference", external=lambda t: sources.get(t.data_ptr())) as writer:
         for record in opened.signatures:
             signature = record.signature.id
             found = [opened.case(case) for case in kept[signature]]
+            sources = {t.data_ptr(): where for case in found for t, where in _referred(opened, case)}
             found += [chosen for chosen, _ in added.get(signature, ())]
             numbered = [replace(case, id=f"{signature}/{number}") for number, case in enumerate(found)]
             for case in numbered:
@@ -96,6 +101,16 @@ def write_rewritten(
     )
 
 
+def _referred(suite: Suite, case: Case) -> Iterator[tuple[torch.Tensor, tuple[str, str, int]]]:
+    """The tensors of a case that are a checkpoint's, with file, name and offset."""
+    entry = suite.entry(case.id)
+    tensors = (*case.tensors, *(tensor for _, tensor in case.results))
+    for tensor, record in zip(tensors, entry.records, strict=True):
+        where = suite.checkpoint_tensor(record)
+        if where is not None:
+            yield tensor, where
+
+
 def _witnesses(suite: Suite, score: SignatureScore, seed: int) -> list[tuple[Case, set[str]]]:
     """Drawn inputs that together catch what the carved cases of a signature miss, each with the defects that it catches;
     the one that catches most comes first."""
@@ -122,7 +137,8 @@ def choose(score: Score, suite: Suite) -> dict[str, list[str]]:
     """The cases to keep, in order, by signature."""
     scored = {s.signature: s for s in score.signatures}
     kept: dict[str, list[str]] = {}
-    held: set[str] = set()
+    records = [r for case in suite.case_ids for r in suite.entry(case).records]
+    held = {r.buffer for r in records if suite.checkpoint_tensor(r) is not None}  # they take no room in the suite
     for record in sorted(suite.signatures, key=lambda r: -max((_bytes(suite, c) for c in r.cases), default=0)):
         signature = record.signature.id
         found = scored.get(signature)
@@ -162,7 +178,7 @@ def _cheapest(suite: Suite, cases: Sequence[str], found: SignatureScore | None, 
 
 
 def _bytes(suite: Suite, case: str) -> int:
-    return sum(_size(record) for record in suite.entry(case).records)
+    return sum(_size(record) for record in suite.entry(case).records if suite.checkpoint_tensor(record) is None)
 
 
 def _size(record: TensorRecord) -> int:

@@ -133,6 +133,12 @@ class Suite:
         mappings: dict[Path, torch.UntypedStorage] = {}
         return {name: self._read(record, mappings) for name, record in self._manifest.reference_outputs}
 
+    def checkpoint_tensor(self, record: TensorRecord) -> tuple[str, str, int] | None:
+        """(safetensors file, name, offset in elements) of the checkpoint's tensor that ``record`` refers to, ``None`` if
+        the suite holds it."""
+        found = self._manifest.external.get(record.buffer)
+        return None if found is None else (found.path, found.name, record.offset)
+
     def _read(self, record: TensorRecord, mappings: dict[Path, torch.UntypedStorage]) -> torch.Tensor:
         return view_buffer(self._store.read(record.buffer, mappings), record)
 

@@ -18,8 +18,9 @@ from tapml.suite.record import STORED_AS, TensorRecord, buffer_hash, flatten, fl
 PACK_BYTES = 256 << 20
 """A pack is closed before it grows beyond this; one buffer that is larger has a pack of its own."""
 
-External = Callable[[torch.Tensor], "tuple[str | os.PathLike[str], str] | None"]
-"""Tensor -> (safetensors file, name) of the checkpoint tensor that its storage was loaded from, if any."""
+External = Callable[[torch.Tensor], "tuple[str | os.PathLike[str], str] | tuple[str, str, int] | None"]
+"""Tensor -> (safetensors file, name) of the checkpoint tensor that its storage was loaded from, if any; where that does not
+begin as the storage does, with the offset of the tensor in it, in elements."""
 
 MOVED = "put the checkpoint back where it was, or carve again with the parameters embedded"
 
@@ -65,7 +66,7 @@ class StoreWriter:
     def record(self, tensor: torch.Tensor, spec: TensorSpec) -> TensorRecord:
         """Store what ``tensor`` shows (of the shape and dtype of ``spec``)."""
         if self.external is not None and spec.numel and (found := self.external(tensor)) is not None:
-            record = self._refer(tensor, spec, os.path.abspath(found[0]), found[1])
+            record = self._refer(tensor, spec, os.path.abspath(found[0]), *found[1:])
             if record is not None:
                 return record
         buffer, packed = flatten(tensor, spec)
@@ -129,7 +130,9 @@ class StoreWriter:
         self._packs[path] = list(buffers)
         self._stored.update(buffers)
 
-    def _refer(self, tensor: torch.Tensor, spec: TensorSpec, path: str, name: str) -> TensorRecord | None:
+    def _refer(
+        self, tensor: torch.Tensor, spec: TensorSpec, path: str, name: str, offset: int | None = None
+    ) -> TensorRecord | None:
         """A record of the checkpoint's tensor, or ``None`` when ``tensor`` has not the same bits."""
         if tensor.is_conj() or tensor.is_neg() or tuple(tensor.stride()) != spec.strides:
             return None
@@ -142,7 +145,7 @@ class StoreWriter:
         flat = tensor.detach().as_strided((span(spec.shape, spec.strides),), (1,)).cpu().view(torch.uint8)
         data = mapped_bytes(map_file(Path(path), entry.begin + entry.size, hint=MOVED), entry)
         # the parameter starts where its storage does, unless something has put several into one storage
-        for offset in {int(tensor.storage_offset()): None, 0: None}:
+        for offset in {int(tensor.storage_offset()) if offset is None else offset: None, 0: None}:
             begin = offset * tensor.itemsize
             if begin + size <= entry.size and torch.equal(data[begin : begin + size], flat):
                 break

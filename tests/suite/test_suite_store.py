@@ -14,6 +14,9 @@ from safetensors.torch import save_file
 from suite_making import assert_same_case, make_case, records_of, tensors_case, write_suite
 
 from tapml.errors import SuiteError, UsageError
+from tapml.platform import DeviceInfo
+from tapml.score.result import Score
+from tapml.score.rewrite import write_rewritten
 from tapml.suite import Suite, SuiteWriter
 
 
@@ -128,6 +131,21 @@ def test_parameters_are_referred_to_wherever_the_bits_are_the_checkpoints(
         (str(checkpoint.file), "flags", "bool", 9),
         (str(checkpoint.file), "qkv", "bfloat16", 48 * 16 * 2),
     ]
+
+
+def test_a_suite_written_anew_from_its_score_refers_to_the_same(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    qkv, bias = checkpoint.parameters["qkv"], checkpoint.parameters["bias"]
+    cases = [tensors_case(qkv, qkv[16:32], qkv[:, 3:5], bias, torch.randn(3)), make_case("aten.t.default", qkv)]
+    suite = write_suite(tmp_path / "s", cases, params="reference", external=checkpoint)
+    score = Score(str(suite.path), "llvm", DeviceInfo("llvm:cpu", "none"), 0, 8, ())
+    new = write_rewritten(score, suite.path, tmp_path / "new", minimise=False, strengthen=False)
+    again = Suite.open(tmp_path / "new")
+    for case in cases:
+        assert_same_case(again.case(case.id), case)
+    manifests = [json.loads((s.path / "manifest.json").read_text()) for s in (suite, again)]
+    assert manifests[0]["external"] == manifests[1]["external"] != {}
+    assert new.stored == suite.nbytes < 500
+    assert new.nbytes == new.nbytes_before == 3 * 4  # of what the checkpoint does not have
 
 
 def test_what_was_converted_or_changed_since_loading_is_embedded(tmp_path: Path, checkpoint: Checkpoint) -> None:
