@@ -26,8 +26,8 @@ _EXACT = 10
 @dataclass(frozen=True)
 class Rewritten:
     """``cases``: carved ones that were kept; ``added``: drawn ones.  ``nbytes``: of the tensors of all cases, each case for
-    itself, without parameters that are referred to; ``stored``: of the suite on the disk, where equal values are kept once.  ``caught``: defects that its cases
-    catch."""
+    itself, without parameters that are referred to; ``stored``: of the suite on the disk, where equal values are kept
+    once.  ``caught``: defects that its cases catch."""
 
     path: str
     cases: int

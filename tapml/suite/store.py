@@ -145,8 +145,8 @@ class StoreWriter:
         flat = tensor.detach().as_strided((span(spec.shape, spec.strides),), (1,)).cpu().view(torch.uint8)
         data = mapped_bytes(map_file(Path(path), entry.begin + entry.size, hint=MOVED), entry)
         # the parameter starts where its storage does, unless something has put several into one storage
-        for offset in {int(tensor.storage_offset()) if offset is None else offset: None, 0: None}:
-            begin = offset * tensor.itemsize
+        for start in {int(tensor.storage_offset()) if offset is None else offset: None, 0: None}:
+            begin = start * tensor.itemsize
             if begin + size <= entry.size and torch.equal(data[begin : begin + size], flat):
                 break
         else:
@@ -157,7 +157,7 @@ class StoreWriter:
         self._references[digest] += 1
         if digest not in self._stored and digest not in self._pending:
             self.referred.setdefault(digest, ExternalBuffer(path, name, dtype_name(entry.dtype), entry.size))
-        return TensorRecord(digest, spec, offset)
+        return TensorRecord(digest, spec, start)
 
 
 @dataclass
