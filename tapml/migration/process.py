@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -41,7 +42,10 @@ def _context() -> ForkServerContext:
     # where multiprocessing keeps its sockets; by default a directory that stays when this process is killed
     configuration: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
     configuration.setdefault("tempdir", str(scratch()))
+    # The tracker removes semaphores of workers that died, and need not say so: it takes over these options.
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
     resource_tracker.ensure_running()  # which unblocks SIGINT when it starts: before the fork server, that must not see it
+    sys.warnoptions.pop()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tapml.migration.preload"])
     return context

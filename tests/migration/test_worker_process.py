@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,3 +93,27 @@ def test_an_error_while_starting_comes_back() -> None:
         assert caught.value.message == "no handler here"
     finally:
         worker.kill()
+
+
+_LEAVES_A_SEMAPHORE = """
+import multiprocessing
+from tapml.migration.process import Gone, WorkerProcess
+
+def setup():
+    lock = multiprocessing.get_context("spawn").RLock()  # as progress bars of other libraries have
+    return lambda message: lock.acquire() and lock.acquire() and __import__("os").abort()
+
+if __name__ == "__main__":
+    worker = WorkerProcess(setup, (), "tapml-test")
+    try:
+        worker.ask("die", seconds=60)
+    except Gone as gone:
+        print(gone.status)
+"""
+
+
+def test_nothing_is_printed_about_semaphores_of_a_worker_that_died(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_LEAVES_A_SEMAPHORE)
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.stdout, ran.stderr) == ("crashed\n", "")
