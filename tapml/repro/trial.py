@@ -193,8 +193,9 @@ def _refused(stage: str, error: Exception, expected: tuple[tuple[str, Memory], .
     message = getattr(error, "message", "") or described(error)
     if SHAPE_WORDS in message:
         return Finding("unsupported", of_error(stage, message, "interface"), message, expected)
-    if isinstance(error, UnsupportedError):
-        return Finding("unsupported", of_error(stage, message), message, expected)
+    if isinstance(error, UnsupportedError):  # by the words of TVM where it refused, which are said without tapml too
+        words = str(error.__cause__ or "").strip() or message
+        return Finding("unsupported", of_error(stage, words), message, expected)
     code = "refused" if isinstance(error, CompileError | DeviceError) else "raised"
     return Finding("failed", of_error(stage, message, code), message, expected)
 

@@ -63,6 +63,13 @@ def test_a_refusal_is_reproduced_by_its_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_operator_that_nobody_converts_is_reproduced_by_the_front_ends_words(tmp_path: Path) -> None:
+    found = made(recorded("aten.linalg_inv_ex.default", torch.eye(3)), tmp_path / "inverse")
+    assert found.failure.finding.explanation.startswith("neither tapml nor TVM's front end converts")
+    assert found.bundle.confirmation.how == "import", found.bundle.confirmation.words
+
+
+@pytest.mark.slow
 def test_a_bundle_that_does_not_reproduce_says_so(tmp_path: Path) -> None:
     """tapml refuses what the front end gives for a selection from the end; TVM itself computes it, and wrongly."""
     found = made(
