@@ -139,6 +139,18 @@ def test_headroom_is_a_warning_before_anything_overflows() -> None:
     assert ran.verdict.passed and any("headroom" in w or "32,752" in w for w in ran.verdict.warnings)
 
 
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        ("aten.histc.default", (torch.empty(0), 8, 0, 7)),
+        ("aten.searchsorted.Tensor", (torch.empty(0), torch.ones(3))),
+    ],
+)
+def test_counts_of_nothing_are_zero(operator: str, arguments: tuple[Any, ...]) -> None:
+    """TVM 0.27 leaves the result of a reduction over no elements uninitialised."""
+    assert run(operator, *arguments).right
+
+
 def test_attention_with_more_values_than_keys_is_refused_in_its_own_words() -> None:
     """PyTorch's fused kernel executes it, though there is no such product."""
     query, value = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 5, 4)
