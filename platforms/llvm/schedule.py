@@ -115,7 +115,9 @@ def _vectorise_reduction(sch: Schedule, name: str) -> bool:
     strides = _strides(block.body, block.iter_vars[place].var)
     lanes = next((n for n in _LANES if extents[place] % n == 0), None)
     contiguous = bool(strides) and all(s in (0, 1) for s in strides) and 1 in strides
-    parts = work // max(1, math.prod(extents)) >= _MANY and work // _TURNS <= _PARTIAL_SUMS and _is_sum(block, len(spatial))
+    parts = (
+        work // max(1, math.prod(extents)) >= _MANY and work // _TURNS <= _PARTIAL_SUMS and _is_sum(block, len(spatial))
+    )
     if not parts and not (lanes and contiguous):
         return False
     count = len(spatial)
