@@ -110,21 +110,27 @@ def _vectorise_reduction(sch: Schedule, name: str) -> bool:
         return True
     if not spatial or kinds[: len(spatial)] != [SPATIAL] * len(spatial):
         return False
-    column = spatial[-1]
-    width = int(sch.get(column).extent)
-    strides = _strides(block.body, block.iter_vars[len(spatial) - 1].var)
-    lanes = next((n for n in _LANES if width % n == 0), None)
-    if not lanes or not strides or any(s not in (0, 1) for s in strides) or 1 not in strides:
+    extents = [int(sch.get(r).extent) for r in spatial]
+    place = max((i for i, n in enumerate(extents) if n > 1), default=len(spatial) - 1)  # the innermost that is a loop
+    strides = _strides(block.body, block.iter_vars[place].var)
+    lanes = next((n for n in _LANES if extents[place] % n == 0), None)
+    contiguous = bool(strides) and all(s in (0, 1) for s in strides) and 1 in strides
+    parts = (
+        work // max(1, math.prod(extents)) >= _MANY and work // _TURNS <= _PARTIAL_SUMS and _is_sum(block, len(spatial))
+    )
+    if not parts and not (lanes and contiguous):
         return False
-    outputs = math.prod(int(sch.get(r).extent) for r in spatial)
-    if len(strides) == 1 and work // outputs >= _MANY and work // _TURNS <= _PARTIAL_SUMS:
-        handle = _partial_sums(sch, loops[len(spatial) :], len(spatial))
+    count = len(spatial)
+    if parts:
+        handle = _partial_sums(sch, loops[count:], place)
         loops = sch.get_loops(handle)
-        *spatial, column, part = loops[: len(spatial) + 1]
-        spatial.append(part)
-    else:
-        spatial = spatial[:-1]
-    terms = sch.get_loops(handle)[len(spatial) + 1 :]
+        spatial, count = list(loops[: count + 1]), count + 1
+    if not lanes or not contiguous:
+        if work >= _PARALLEL_FROM:
+            sch.parallel(sch.fuse(*spatial))
+        return True
+    column = spatial.pop(place)
+    terms = sch.get_loops(handle)[count:]
     outer, lane = sch.split(column, [None, lanes])
     sch.reorder(*spatial, outer, *terms, lane)
     if work >= _PARALLEL_FROM:
@@ -134,11 +140,21 @@ def _vectorise_reduction(sch: Schedule, name: str) -> bool:
     return True
 
 
-def _partial_sums(sch: Schedule, terms: list[Any], dimensions: int) -> Any:
-    """The block of sums of some terms each, which are added up after it; their loop follows those of the outputs."""
+def _is_sum(block: Any, spatial: int) -> bool:
+    """Whether what is added up is of one argument (or what was computed of it), each element once: no product of matrices."""
+    varying: list[Any] = []
+    for axis in block.iter_vars[spatial:]:
+        moved = zip((load.source for load in _loads(block.body)), _strides(block.body, axis.var), strict=True)
+        varying += [source for source, step in moved if step != 0]
+    return bool(varying) and all(source.same_as(varying[0]) for source in varying)
+
+
+def _partial_sums(sch: Schedule, terms: list[Any], place: int) -> Any:
+    """The block of sums of some terms each, which are added up after it; their loop follows those of the outputs, and in
+    memory they lie before the outputs' dimension ``place``."""
     fused = sch.fuse(*terms) if len(terms) > 1 else terms[0]
     part, _ = sch.split(fused, [None, _TURNS])
-    return sch.rfactor(part, factor_axis=dimensions - 1)
+    return sch.rfactor(part, factor_axis=place)
 
 
 def _turns(extent: int, lanes: int, outputs: int) -> int:
@@ -155,16 +171,18 @@ def _strides(store: Any, variable: Any) -> list[int | None]:
     """For each load of the store's value: by how many elements its address moves when ``variable`` grows by one."""
     analyzer = tvm.sym.Analyzer()
     found: list[int | None] = []
-
-    def visit(load: Any) -> None:
-        if load.source.same_as(store.buffer):
-            return
+    for load in _loads(store):
         address: Any = tirx.const(0, "int64")
         for index, extent in zip(load.indices, load.source.shape, strict=True):
             address = address * extent + index
         moved = tvm_ffi.structural_map(address, (tvm.ir.Var, lambda v: v + 1 if v.same_as(variable) else v))
         step = analyzer.simplify(moved - address)
         found.append(int(step.value) if isinstance(step, tirx.IntImm) else None)
-
-    tvm_ffi.structural_walk(store.value, (tvm.ir.expr.TensorLoad, visit))
     return found
+
+
+def _loads(store: Any) -> list[Any]:
+    """What the store's value reads elsewhere than where it is stored."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(store.value, (tvm.ir.expr.TensorLoad, found.append))
+    return [load for load in found if not load.source.same_as(store.buffer)]

@@ -68,7 +68,7 @@ class GraphImporter(ExportedProgramImporter):  # type: ignore[misc]
         short = node.target.__name__
         function = self.convert_map.get(short)
         if function is None:
-            raise UnsupportedError(f"neither tapml nor TVM's front end converts {name}")
+            raise UnsupportedError(f"neither tapml nor TVM's front end converts {name}") from self._refusal(node)
         self.used.append(f"tvm:{short}")
         try:
             return self._members(function(node))
@@ -77,6 +77,14 @@ class GraphImporter(ExportedProgramImporter):  # type: ignore[misc]
         except Exception as error:  # the front end fails in many ways: assertions, KeyError, IndexError, TVM errors
             first = (str(error).strip().splitlines() or [""])[0]
             raise UnsupportedError(f"TVM's front end on {name}: {type(error).__name__}: {first}"[:400]) from error
+
+    def _refusal(self, node: fx.Node) -> Exception | None:
+        """What TVM's front end says of an operator that it does not have."""
+        try:
+            self._check_unsupported_func_type([node])
+        except AssertionError as error:
+            return error
+        return None
 
     def _members(self, value: Any) -> Any:
         """An expression of tuple type as the list of its members."""

@@ -23,6 +23,7 @@ from tapml.repro import reproduce
 from tapml.repro.calls import call_text, returns
 from tapml.repro.confirm import SCRIPT, Confirmation, conclusion, confirm
 from tapml.repro.failure import Failure
+from tapml.repro.kind import yardstick
 from tapml.repro.page import page_text
 from tapml.repro.readme import readme
 from tapml.repro.subject import Memory
@@ -114,6 +115,7 @@ def _write_files(folder: Path, failure: Failure) -> None:
 def _write_tensors(folder: Path, failure: Failure) -> None:
     arrays = {f"x{i}": memory for i, memory in enumerate(failure.subject.tensors)}
     arrays.update({f"expected-{name}": memory for name, memory in failure.finding.expected})
+    arrays.update({f"exact-{name}": memory for name, memory in failure.finding.exact})
     arrays.update({f"found-{name}": memory for name, memory in failure.finding.found})
     buffer = io.BytesIO()
     numpy.savez_compressed(buffer, **{name: numpy.frombuffer(m.data, numpy.uint8) for name, m in arrays.items()})  # type: ignore[arg-type]
@@ -144,23 +146,25 @@ def _bundle_json(failure: Failure, how: str) -> Json:
 
 
 def _results(failure: Failure) -> list[Json]:
-    """Name, spec and ``limit`` of each: the error that is still rounding, half of the largest that was found."""
-    found = dict(failure.finding.found)
-    return [
-        {
-            "name": name,
-            **memory.spec.to_json(),
-            "limit": largest_error(memory, found[name]) / 2 if name in found else 0.0,
-        }
-        for name, memory in failure.finding.expected
-    ]
+    """Name, spec and ``limit`` of each: the error that is still rounding, half of the largest that was found; of a result that
+    is right, twice that."""
+    finding = failure.finding
+    found, exact = dict(finding.found), dict(finding.exact)
+    right = {r["name"] for r in (finding.verdict or {}).get("results", ()) if r["passed"]}
+    limits = {
+        name: largest_error(memory, exact.get(name), found[name]) * (2.0 if name in right else 0.5)
+        for name, memory in finding.expected
+        if name in found
+    }
+    return [{"name": n, **m.spec.to_json(), "limit": limits.get(n, 0.0)} for n, m in finding.expected]
 
 
-def largest_error(expected: Memory, found: Memory) -> float:
-    """Between two results where both are finite; 0 for other than floating ones."""
+def largest_error(expected: Memory, exact: Memory | None, found: Memory) -> float:
+    """Of a result where it and the :func:`yardstick` are finite; 0 for other than floating ones."""
     a, b = expected.tensor(), found.tensor()
     if a.shape != b.shape or a.dtype != b.dtype or not (a.is_floating_point() or a.is_complex()) or not a.numel():
         return 0.0
+    a = yardstick(a, None if exact is None else exact.tensor(), b)
     if a.is_complex():
         a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
     error = (a.double() - b.double()).abs()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tapml.suite.call import Json
+from tapml.suite.call import Json, laid_out
 
 STAGES = ("convert", "compile", "load", "run", "result")
 """Where it shows: no module for the operator; no code for the module; the device's own compiler; execution; the numbers."""
@@ -67,8 +67,29 @@ def of_error(stage: str, message: str, code: str = "refused") -> Kind:
     return Kind(stage, code, words=essence(message))
 
 
+def where_reference_is_off(expected: torch.Tensor, exact: torch.Tensor | None) -> torch.Tensor | None:
+    """The float64 result in the dtype and memory of ``expected``, PyTorch's, if one is finite where the other is not."""
+    if exact is None or not expected.dtype.is_floating_point or expected.shape != exact.shape or not expected.numel():
+        return None
+    rounded = exact.detach().to(expected.dtype)
+    different = _classes(rounded.double()) != _classes(expected.double())
+    return laid_out(rounded, expected.stride()) if bool(different.any()) else None
+
+
+def yardstick(expected: torch.Tensor, exact: torch.Tensor | None, found: torch.Tensor) -> torch.Tensor:
+    """What ``found`` is to be compared with: PyTorch's result, but the float64 one where a candidate is finite, or not, as
+    float64 is and PyTorch is not (as in :func:`tapml.numerics.patterns.match_pattern`)."""
+    if exact is None or found.shape != expected.shape or found.dtype != expected.dtype:
+        return expected
+    wanted, had, got = (_classes(t.double()) for t in (exact, expected, found))
+    return torch.where((got == wanted) & (got != had), exact, expected)
+
+
 def of_values(code: str, result: str, expected: torch.Tensor, found: torch.Tensor) -> Kind:
-    """The kind of a wrong result: classes of the elements that differ, and how large the largest error is."""
+    """The kind of a wrong result: classes of the elements that differ, and how large the largest error is.
+
+    ``expected``: the :func:`yardstick`.
+    """
     if expected.shape != found.shape or expected.dtype != found.dtype or not expected.numel():
         return Kind("result", code, result)
     if expected.is_complex():

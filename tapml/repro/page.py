@@ -27,6 +27,7 @@ def page_text(template: str, failure: Failure, results: Sequence[Json]) -> str:
     assert listing is not None and listing.plan is not None
     plan = Plan.from_json(listing.plan)
     call = next(line for line in call_text(failure.subject.case().signature).splitlines() if line.startswith(_CALL))
+    exact = dict(failure.finding.exact)
     title = f"{failure.subject.operator} on {failure.target}: {failure.kind}"
     data = {
         "title": title,
@@ -40,8 +41,13 @@ def page_text(template: str, failure: Failure, results: Sequence[Json]) -> str:
         "sources": {name: text.decode() for name, text in listing.files.items()},
         "inputs": {str(i): _text(b) for i, b in _inputs(plan, failure.subject.tensors).items()},
         "results": [
-            {"name": r["name"], "limit": r["limit"], "expected": _expected(plan, place, memory)}
-            for place, (r, (_, memory)) in enumerate(zip(results, failure.finding.expected, strict=True))
+            {
+                "name": name,
+                "limit": r["limit"],
+                "expected": _expected(plan, place, memory),
+                "exact": _expected(plan, place, exact[name]) if name in exact else "",
+            }
+            for place, (r, (name, memory)) in enumerate(zip(results, failure.finding.expected, strict=True))
         ],
     }
     return template.replace("$TITLE", html.escape(title)).replace("$BUNDLE", json.dumps(data).replace("</", "<\\/"))
@@ -62,7 +68,7 @@ def _inputs(plan: Plan, tensors: Sequence[Memory]) -> dict[int, NDArray[numpy.ui
 
 
 def _expected(plan: Plan, place: int, memory: Memory) -> str:
-    """PyTorch's result as the device would have it in memory."""
+    """A result of PyTorch's, or the float64 one, as the device would have it in memory."""
     index, order = plan.results[place], plan.orders[place]
     if index is None or order is None:
         return ""

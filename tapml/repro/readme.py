@@ -32,7 +32,7 @@ _FILES = {
     "replay.py": "launches the kernels",
     "reproduce.html": "reproduces it in a browser: open it (which was not done when this was written)",
     "reproduce.py": "reproduces it",
-    "tensors.npz": "bytes of the tensors' memory: arguments, expected and found results",
+    "tensors.npz": "bytes of the tensors' memory: arguments, expected and found results, float64's where PyTorch's are off",
     "verdict.json": "everything that is said here, as JSON",
 }
 
@@ -63,6 +63,7 @@ def readme(failure: Failure, confirmation: Confirmation, files: Sequence[str]) -
         "",
         *(f"- `x{i}`: {_shown(memory)}" for i, memory in enumerate(subject.tensors)),
         *(f"- expected `{name}`: {_shown(memory)}" for name, memory in finding.expected),
+        *(f"- float64 `{name}`, PyTorch's being off: {_shown(memory)}" for name, memory in finding.exact),
         *(f"- found `{name}`: {_shown(memory)}" for name, memory in finding.found),
         "",
         *_run(failure, confirmation),

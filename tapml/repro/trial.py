@@ -17,7 +17,7 @@ from tapml.migration.job import Clock, guard_threads, open_device, run_case
 from tapml.migration.worker import limit_address_space, report_stage
 from tapml.numerics.oracle import float64_results
 from tapml.platform import Executable, Execution
-from tapml.repro.kind import Kind, of_error, of_values
+from tapml.repro.kind import Kind, of_error, of_values, where_reference_is_off, yardstick
 from tapml.repro.listing import Listing, listing_of
 from tapml.repro.subject import Memory, Subject
 from tapml.suite.call import Json, Signature
@@ -45,6 +45,7 @@ class Finding:
     """What came of a trial.  ``kind``: ``None`` when it passed, PyTorch refused the call, or the device lacks something.
 
     ``status``: as in :mod:`tapml.migration.outcome`, or ``rejected`` by PyTorch.  ``expected``: PyTorch's results;
+    ``exact``: float64's in the dtype of the results, where PyTorch's are not finite and these are, or the other way round;
     ``found``: the candidate's, where it gave any.  ``verdict``: as JSON.  ``output``: what a process that died printed.
     """
 
@@ -52,6 +53,7 @@ class Finding:
     kind: Kind | None
     explanation: str
     expected: tuple[tuple[str, Memory], ...] = ()
+    exact: tuple[tuple[str, Memory], ...] = ()
     found: tuple[tuple[str, Memory], ...] = ()
     verdict: Json = None
     launches: int = 0
@@ -143,16 +145,19 @@ class Bench:
         notes = tuple(dict.fromkeys((*artifact.notes, *(watched.last.notes if watched.last else ()))))
         found: tuple[tuple[str, Memory], ...] = ()
         kind: Kind | None = None
+        off = {name: where_reference_is_off(tensor, truth.results.get(name)) for name, tensor in case.results}
+        exact = tuple((name, Memory.of(tensor)) for name, tensor in off.items() if tensor is not None)
         if watched.last is not None:
             named = zip(signature.results, watched.last.results, strict=True)
             found = tuple((name, Memory.of(tensor)) for (name, _), tensor in named)
         if not result.passed:
-            kind = _kind(result.code, result.explanation, result.verdict, expected, found)
+            kind = _kind(result.code, result.explanation, result.verdict, expected, exact, found)
         return Finding(
             "passed" if result.passed else "failed",
             kind,
             result.explanation,
             expected,
+            exact,
             found,
             result.verdict or None,
             result.launches,
@@ -188,8 +193,9 @@ def _refused(stage: str, error: Exception, expected: tuple[tuple[str, Memory], .
     message = getattr(error, "message", "") or described(error)
     if SHAPE_WORDS in message:
         return Finding("unsupported", of_error(stage, message, "interface"), message, expected)
-    if isinstance(error, UnsupportedError):
-        return Finding("unsupported", of_error(stage, message), message, expected)
+    if isinstance(error, UnsupportedError):  # by the words of TVM where it refused, which are said without tapml too
+        words = str(error.__cause__ or "").strip() or message
+        return Finding("unsupported", of_error(stage, words), message, expected)
     code = "refused" if isinstance(error, CompileError | DeviceError) else "raised"
     return Finding("failed", of_error(stage, message, code), message, expected)
 
@@ -199,6 +205,7 @@ def _kind(
     explanation: str,
     verdict: Json,
     expected: tuple[tuple[str, Memory], ...],
+    exact: tuple[tuple[str, Memory], ...],
     found: tuple[tuple[str, Memory], ...],
 ) -> Kind:
     """Of a case that ran and is wrong."""
@@ -208,4 +215,6 @@ def _kind(
     wanted, got = dict(expected).get(failed), dict(found).get(failed)
     if wanted is None or got is None:
         return Kind("result", code, failed)
-    return of_values(code, failed, wanted.tensor(), got.tensor())
+    truth = dict(exact).get(failed)
+    right = yardstick(wanted.tensor(), None if truth is None else truth.tensor(), got.tensor())
+    return of_values(code, failed, right, got.tensor())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tapml.errors import UnsupportedError
 from tests.lowering.running import run
 
 nan, inf = math.nan, math.inf
@@ -136,6 +137,25 @@ def test_layer_norm_returns_the_mean_as_exactly_as_pytorch() -> None:
 def test_headroom_is_a_warning_before_anything_overflows() -> None:
     ran = run("aten.add.Tensor", t([40000], f16), t([300], f16))
     assert ran.verdict.passed and any("headroom" in w or "32,752" in w for w in ran.verdict.warnings)
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        ("aten.histc.default", (torch.empty(0), 8, 0, 7)),
+        ("aten.searchsorted.Tensor", (torch.empty(0), torch.ones(3))),
+    ],
+)
+def test_counts_of_nothing_are_zero(operator: str, arguments: tuple[Any, ...]) -> None:
+    """TVM 0.27 leaves the result of a reduction over no elements uninitialised."""
+    assert run(operator, *arguments).right
+
+
+def test_attention_with_more_values_than_keys_is_refused_in_its_own_words() -> None:
+    """PyTorch's fused kernel executes it, though there is no such product."""
+    query, value = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 5, 4)
+    with pytest.raises(UnsupportedError, match="found 2 keys and 5 values"):
+        run("aten.scaled_dot_product_attention.default", query, query, value)
 
 
 def test_attention_defines_a_fully_masked_row() -> None:

@@ -76,6 +76,29 @@ def test_sums_of_any_length_are_added_up_in_lanes(terms: int) -> None:
     assert (ran.out - exact).abs().max() <= 8 * (rows.sum(-1) - exact).abs().max()
 
 
+@pytest.mark.parametrize("keepdim", [True, False])
+@pytest.mark.parametrize("memory", ["transposed", "every second"])
+def test_sums_of_terms_that_lie_apart_have_partial_sums(memory: str, keepdim: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.tensor([1.5028, 3.0344, -0.2])[torch.randint(3, (2, 1025, 32), generator=generator)].transpose(1, 2)
+    if memory == "every second":
+        values = values.repeat_interleave(2, -1)[..., ::2]
+        assert values.stride(-1) == 2
+    exact = values.double().sum(-1, keepdim)
+    ran = run("aten.sum.dim_IntList", values, [-1], keepdim)
+    assert ran.right
+    assert (ran.out - exact).abs().max() <= 8 * (values.contiguous().sum(-1, keepdim) - exact).abs().max()
+
+
+def test_variances_of_rows_that_lie_apart_have_partial_sums() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.tensor([1.5028, 3.0344, -0.2])[torch.randint(3, (2, 1025, 32), generator=generator)].transpose(1, 2)
+    ran = run("aten.native_layer_norm.default", rows, [1025], None, None, 1e-5)
+    assert ran.right
+    exact = torch.native_layer_norm(rows.double(), [1025], None, None, 1e-5)[2]
+    assert ((ran.results["out2"] - exact).abs() / exact).max() < 4e-7
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(300, 16), (514, 128), (5000, 8)])
 def test_sums_across_rows_have_partial_sums(rows: int, columns: int) -> None:
     """Of few distinct values, whose roundings repeat: one after another, they lose twenty times as much as PyTorch does."""

@@ -63,6 +63,13 @@ def test_a_refusal_is_reproduced_by_its_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_operator_that_nobody_converts_is_reproduced_by_the_front_ends_words(tmp_path: Path) -> None:
+    found = made(recorded("aten.linalg_inv_ex.default", torch.eye(3)), tmp_path / "inverse")
+    assert found.failure.finding.explanation.startswith("neither tapml nor TVM's front end converts")
+    assert found.bundle.confirmation.how == "import", found.bundle.confirmation.words
+
+
+@pytest.mark.slow
 def test_a_bundle_that_does_not_reproduce_says_so(tmp_path: Path) -> None:
     """tapml refuses what the front end gives for a selection from the end; TVM itself computes it, and wrongly."""
     found = made(
@@ -100,6 +107,31 @@ import tapml
 @tapml.converter("aten.neg.default")
 def neg(ctx, x):
     os.abort()
+"""
+
+
+def test_float64_is_the_yardstick_where_pytorch_itself_is_not_right(tmp_path: Path) -> None:
+    """Squares of these rows overflow: PyTorch gives NaN, a candidate that gives the bias is judged against float64."""
+    x = torch.linspace(-1, 1, 64).reshape(4, 16) * 1e37
+    (tmp_path / "biased.py").write_text(BIASED)
+    case = recorded("aten.native_layer_norm.default", x, [16], torch.ones(16), torch.full((16,), 0.25), 1e-5)
+    assert bool(case.results[0][1].isnan().any()), "PyTorch overflows"
+    found = made(case, tmp_path / "norm", extensions=[tmp_path / "biased.py"])
+    assert found.failure.kind.code == "absorbed-overflow" and found.failure.kind.result == "out0"
+    assert found.bundle.confirmation.how == "module", found.bundle.confirmation.words
+    code, said = run(found.bundle.path)
+    assert code == 1 and "REPRODUCED: out0: expected 1.8" in said and "float64" in said, said
+    assert "float64 `out0`" in (found.bundle.path / "README.md").read_text()
+
+
+BIASED = """
+import tapml
+from tapml.lowering.converters import normalization
+
+@tapml.converter("aten.native_layer_norm.default")
+def biased(ctx, x, shape, weight, bias, eps):
+    out, mean, inverse = normalization.native_layer_norm(ctx, x, shape, weight, bias, eps)
+    return [ctx.pointwise(lambda o, b: b, out, bias), mean, inverse]
 """
 
 
@@ -191,9 +223,10 @@ def test_what_is_right_is_told_from_what_is_wrong(tmp_path: Path) -> None:
         recorded("aten.std.correction", torch.tensor([1.0, 0.0]), correction=1), tmp_path / "std", route="frontend"
     )
     file = found.bundle.path / "call.py"
-    file.write_text(file.read_text().replace("correction=1", "correction=0"))
-    code, said = run(found.bundle.path)
-    assert code == 0 and "RIGHT" in said, said
+    for how in ("import", "module", "kernels"):
+        file.write_text(file.read_text().replace("correction=1", "correction=0"))
+        code, said = run(found.bundle.path, "--how", how)
+        assert code == 0 and "RIGHT" in said, (how, said)
 
 
 @pytest.mark.slow

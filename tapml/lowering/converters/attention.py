@@ -31,6 +31,9 @@ def attention(
     """``query`` [..., L, E], ``key`` [..., S, E], ``value`` [..., S, V]; a fully masked row gives zeros, as PyTorch's does."""
     if dropout_p:
         raise ctx.unsupported("dropout in attention")
+    keys, values = ctx.shape(key)[-2], ctx.shape(value)[-2]
+    if keys != values:
+        raise ctx.unsupported(f"expected as many keys as values, found {keys} keys and {values} values")
     rank = len(ctx.shape(query))
     if enable_gqa:
         share = ctx.shape(query)[-3] // ctx.shape(key)[-3]

@@ -174,6 +174,8 @@ def searchsorted(
         values = ctx.full(out, values, compute)
     boundaries, values = ctx.cast(boundaries, compute), ctx.cast(values, compute)
     rank = len(ctx.shape(boundaries))
+    if not ctx.shape(boundaries)[-1]:
+        return ctx.full(out, 0, dtype)
     inputs = [boundaries, values, *([] if sorter is None else [sorter])]
 
     def build(line: Any, wanted: Any, *order: Any) -> Any:
@@ -200,8 +202,10 @@ def histc(ctx: Context, x: Any, bins: int = 100, min: float = 0, max: float = 0)
     count = 1
     for extent in ctx.shape(x):
         count *= extent
+    if not count:
+        return ctx.full((bins,), 0, dtype)
     flat = reshape(ctx, x, (count,))
-    if min == max and count:
+    if min == max:
         low, high = amin(ctx, flat), amax(ctx, flat)
         same = [low, high]
         low = ctx.pointwise(lambda a, b: scalar.select(tirx.EQ(a, b), a - scalar.like(a, 1), a), *same)
