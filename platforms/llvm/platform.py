@@ -8,7 +8,7 @@ import os
 import platform as host
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -117,13 +117,16 @@ class LlvmDevice:
             raise DeviceError(f"the loader refused a compiled kernel: {error}") from error
         finally:
             os.unlink(path)
-        return LlvmExecutable(library, artifact.plan, signature)
+        takes_memory = ALLOCATE.encode() in artifact.files[LIBRARY]
+        return LlvmExecutable(library, artifact.plan, signature, takes_memory=takes_memory)
 
 
 class LlvmExecutable:
-    """A plan whose kernels are functions of a loaded library."""
+    """A plan whose kernels are functions of a loaded library.  ``takes_memory``: they ask TVM for some while they run."""
 
-    def __init__(self, library: tvm.runtime.Module, plan: Plan, signature: Signature) -> None:
+    def __init__(
+        self, library: tvm.runtime.Module, plan: Plan, signature: Signature, *, takes_memory: bool = True
+    ) -> None:
         self._library = library  # keeps the code mapped
         self._arguments = [
             (index, torch_dtype(s.dtype), span(s)) for index, s in zip(plan.parameters, signature.tensors, strict=True)
@@ -139,6 +142,8 @@ class LlvmExecutable:
             if i not in written and i not in plan.parameters
         ]
         self._steps = [(library[s.kernel], s.buffers) for s in plan.steps]
+        self._takes_memory = takes_memory
+        self._largest = max((buffer.nbytes for buffer in plan.buffers), default=0)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Execution:
         """See :class:`tapml.platform.Executable`."""
@@ -156,6 +161,8 @@ class LlvmExecutable:
             results.append(_poisoned(torch.empty_strided(spec.shape, strides, dtype=dtype)))
             if place is not None:
                 pointers[place] = ctypes.c_void_p(results[-1].data_ptr())
+        if self._takes_memory:
+            _poison_workspaces(self._largest)
         begin = time.perf_counter()
         for kernel, operands in self._steps:
             kernel(*[pointers[i] for i in operands])
@@ -174,6 +181,48 @@ def _poisoned(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.numel():
         ctypes.memset(tensor.data_ptr(), POISON, tensor.numel() * tensor.element_size())
     return tensor
+
+
+ALLOCATE = "TVMBackendAllocWorkspace"
+_WORKSPACES = 4
+"""Blocks of memory, as many small ones as large ones, that are poisoned before a kernel may ask for them."""
+_LARGEST_WORKSPACE = 1 << 20
+"""Bytes of a large one at most: they cost time at each execution."""
+_CPU = 1
+"""``kDLCPU`` of DLPack."""
+
+
+@lru_cache(maxsize=1)
+def _memory() -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]] | None:
+    """TVM's functions that give a kernel memory and take it back, and the C library's for a block's size (glibc, musl)."""
+    runtime = ctypes.CDLL(str(Path(tvm.__file__).parent / "lib" / "libtvm_runtime.so"))
+    allocate, free, size = runtime[ALLOCATE], runtime["TVMBackendFreeWorkspace"], None
+    allocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.c_int, ctypes.c_int]
+    allocate.restype = ctypes.c_void_p
+    free.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+    try:
+        size = ctypes.CDLL(None).malloc_usable_size
+    except AttributeError:
+        return None
+    size.argtypes, size.restype = [ctypes.c_void_p], ctypes.c_size_t
+    return allocate, free, size
+
+
+def _poison_workspaces(nbytes: int) -> None:
+    """The same for memory that kernels ask TVM for while they run, which TVM keeps for the next one.
+
+    ``nbytes``: of the plan's largest buffer, as parts of results are what such memory holds.  Some is left as it is: what
+    lies on the stack (less than a kilobyte), larger or more blocks than these, and what other threads keep.
+    """
+    if (memory := _memory()) is None:
+        return
+    allocate, free, size = memory
+    wanted = [1] * _WORKSPACES + [min(nbytes, _LARGEST_WORKSPACE)] * _WORKSPACES
+    blocks = [allocate(_CPU, 0, number, 0, 8) for number in wanted]
+    for block in blocks:
+        if block:
+            ctypes.memset(block, POISON, min(size(block), _LARGEST_WORKSPACE))
+            free(_CPU, 0, block)
 
 
 PLATFORM = LlvmPlatform()

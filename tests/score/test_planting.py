@@ -15,7 +15,7 @@ from tapml.platform import find_platform
 from tapml.score.defect import Defect, sample
 from tapml.score.mutate_kernel import kernel_defects, plant_in_kernel
 from tapml.score.mutate_module import in_tir, module_defects, plant_in_module, tvm_target
-from tests.lowering.running import record
+from tests.lowering.running import llvm, record
 
 DEVICE = "llvm:cpu"
 
@@ -125,3 +125,20 @@ def test_machine_code_has_no_text_to_change() -> None:
     platform = find_platform("llvm")
     plain, _ = lowered(*CALLS["mm"])
     assert kernel_defects(platform.build(plain, DEVICE)) == []
+
+
+def test_memory_that_a_kernel_takes_for_itself_does_not_hold_what_it_held_the_time_before() -> None:
+    """One element of the workspace is not written; the healthy kernel that ran before left the right value there."""
+    call = record(
+        "aten.cat.default", ([torch.ones(1, 5000, dtype=torch.int64), torch.ones(1, 1, dtype=torch.int64)], -1)
+    )
+    platform, device = llvm()
+    lowered = in_tir(lower(call.signature, "llvm", "converter"), tvm_target(platform, "llvm:cpu"))
+    defect = next(d for d in module_defects(lowered) if d.kind == "extent" and "5000 -> 4999" in d.what)
+    healthy, planted = (
+        device.load(platform.build(m, "llvm:cpu"), call.signature)
+        for m in (lowered, plant_in_module(lowered, defect)[0])
+    )
+    for _ in range(2):
+        assert torch.equal(healthy.run(call.tensors).results[0], torch.ones(1, 5001, dtype=torch.int64))
+        assert not torch.equal(planted.run(call.tensors).results[0], torch.ones(1, 5001, dtype=torch.int64)), defect
