@@ -22,6 +22,8 @@ from tapml.repro.values import contiguous, simplify_values
 from tapml.repro.workbench import OutOfTime
 
 _ROUNDS = 8
+_STARTS = 4
+"""How often the call to begin with is tried: what reads memory that nobody wrote may pass, or fail in another way."""
 
 Attempt = Callable[[Subject], Finding]
 """Tries a candidate.  Raises :class:`OutOfTime`."""
@@ -96,6 +98,17 @@ class Shrinker:
             pass
         seconds = time.monotonic() - begin
         return Shrunk(tuple(self.history), self.tried, self.rejected, tuple(self.taken), seconds, finished)
+
+    def begins_with(self, subject: Subject) -> bool:
+        """Whether ``subject`` fails in the same way, so that there is something to begin with."""
+        try:
+            for _ in range(_STARTS):
+                if self.outcome(subject) == "fails":
+                    return True
+                del self._known[subject.digest]
+        except OutOfTime:
+            pass
+        return False
 
     # -- asking -------------------------------------------------------------------------------------------------------
 

@@ -179,3 +179,15 @@ def test_memory_is_what_it_was() -> None:
                    torch.empty(0, 3), torch.tensor([1 + 2j])):  # fmt: skip
         again = Memory.of(tensor).tensor()
         assert again.stride() == tensor.stride() and again.shape == tensor.shape and torch.equal(again, tensor)
+
+
+def test_a_failure_that_is_another_at_first_is_shrunk_all_the_same() -> None:
+    start = subject("aten.relu.default", torch.tensor([1.0, math.nan, -2.0]))
+    kind = attempt(without_nan, start).kind
+    assert kind is not None
+    answers = iter([Finding("passed", None, ""), Finding("failed", of_error("run", "something else"), "")])
+    shrinker = Shrinker(lambda s: next(answers, None) or attempt(without_nan, s), (kind,))
+    assert shrinker.begins_with(start)
+    assert shrinker.run(start).subject.elements == 1
+
+    assert not Shrinker(lambda s: Finding("passed", None, ""), (kind,)).begins_with(start)
