@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapml.cli.options import signature_options, suite_argument
+from tapml.cli.options import settings_of, signature_options, suite_argument
 
 
 @click.command(
@@ -47,19 +47,11 @@ def command(
     from tapml.errors import UsageError
     from tapml.migration.ladder import compute_signatures
     from tapml.migration.select import selector
-    from tapml.migration.settings import Settings
     from tapml.report.progress import outcome_progress
     from tapml.report.terminal import print_blame, write_json
     from tapml.suite.reader import Suite
 
-    settings, info = Settings(
-        target,
-        device,
-        jobs=1,
-        seconds=timeout,
-        memory_mb=memory_limit,
-        extensions=tuple(str(e) for e in extensions),
-    ).resolved()
+    settings, info = settings_of(target, device, timeout, memory_limit, extensions, jobs=1).resolved()
     chosen = selector(signature)
     found = [r for r in compute_signatures(Suite.open(suite)) if r.cases and chosen(r)]
     if len(found) != 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tapml.cli.options import suite_argument, target_options
+from tapml.cli.options import settings_of, suite_argument, target_options
 from tapml.cli.watching import Watch, require_watchable, watch_option
 
 if TYPE_CHECKING:
@@ -71,20 +71,11 @@ def command(
 
     start_fork_server(suite)
     from tapml.migration.ladder import compute_signatures, migrate
-    from tapml.migration.settings import Settings
     from tapml.report.progress import outcome_progress
     from tapml.report.terminal import print_migration, write_json
     from tapml.suite.reader import Suite
 
-    settings = Settings(
-        target,
-        device,
-        gate=gate,
-        jobs=jobs,
-        seconds=timeout,
-        memory_mb=memory_limit,
-        extensions=tuple(str(e) for e in extensions),
-    )
+    settings = settings_of(target, device, timeout, memory_limit, extensions, jobs=jobs, gate=gate)
     records = compute_signatures(Suite.open(suite))
 
     def climb(again: Set[str] | None = None, gate: Gate | None = None) -> MigrationResult:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from tapml.migration.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,12 +78,25 @@ def signature_options(function: F) -> F:
     return function
 
 
-def without(*names: str) -> Callable[[F], F]:
-    """Take options of :func:`target_options` off again that a command has no use for."""
+def settings_of(
+    target: str,
+    device: str,
+    timeout: float,
+    memory_limit: int,
+    extensions: Sequence[Path],
+    *,
+    jobs: int | None = None,
+    gate: str = "operator",
+) -> Settings:
+    """What the values of these options choose."""
+    from tapml.migration.settings import Settings
 
-    def decorate(function: F) -> F:
-        parameters: list[click.Parameter] = function.__click_params__  # type: ignore[attr-defined]
-        parameters[:] = [p for p in parameters if p.name not in names]
-        return function
-
-    return decorate
+    return Settings(
+        target,
+        device,
+        gate=gate,
+        jobs=jobs,
+        seconds=timeout,
+        memory_mb=memory_limit,
+        extensions=tuple(map(str, extensions)),
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tapml.cli.options import suite_argument, target_options, without
+from tapml.cli.options import settings_of, signature_options, suite_argument
 
 
 @click.command(
@@ -21,8 +21,7 @@ Examples:
 )
 @suite_argument
 @click.argument("case")
-@without("jobs")
-@target_options
+@signature_options
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Directory to write.")
 @click.option("--force", is_flag=True, help="Replace the bundle that is there.")
 @click.option(
@@ -75,19 +74,12 @@ def command(
     from tapml.migration.process import start_fork_server
 
     start_fork_server(suite)
-    from tapml.migration.settings import Settings
     from tapml.report.progress import stage_progress
     from tapml.report.repro import print_bundle
     from tapml.report.terminal import write_json
     from tapml.repro.make import Options, reproduce_case
 
-    settings = Settings(
-        target,
-        device,
-        seconds=timeout,
-        memory_mb=memory_limit,
-        extensions=tuple(str(e) for e in extensions),
-    )
+    settings = settings_of(target, device, timeout, memory_limit, extensions)
     options = Options(settings, route, budget if shrink else 0.0, seed, force, shlex.join(["tapml", *sys.argv[1:]]))
     try:
         with stage_progress() as listen:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tapml.cli.options import suite_argument, target_options
+from tapml.cli.options import settings_of, suite_argument, target_options
+
+if TYPE_CHECKING:
+    from tapml.migration.settings import Settings
+    from tapml.score.run import Options
 
 
 @click.command(
@@ -77,7 +82,6 @@ def command(
     from tapml.errors import UsageError
     from tapml.migration.ladder import compute_signatures
     from tapml.migration.select import selector
-    from tapml.migration.settings import Settings
     from tapml.report.progress import score_progress
     from tapml.report.score import print_rewritten, print_score
     from tapml.report.terminal import write_json
@@ -92,14 +96,7 @@ def command(
         )
     if output is not None:
         require_output(suite, output, force=force)
-    settings = Settings(
-        target,
-        device,
-        jobs=jobs,
-        seconds=timeout,
-        memory_mb=memory_limit,
-        extensions=tuple(str(e) for e in extensions),
-    )
+    settings = settings_of(target, device, timeout, memory_limit, extensions, jobs=jobs)
     chosen = selector(select)
     total = sum(map(chosen, compute_signatures(Suite.open(suite))))
     if not total:
@@ -126,11 +123,7 @@ def command(
     return 1 if found.alarms else 0
 
 
-def _again(suite: Path, settings: object, options: object, select: str) -> list[str]:
-    from tapml.migration.settings import Settings
-    from tapml.score.run import Options
-
-    assert isinstance(settings, Settings) and isinstance(options, Options)
+def _again(suite: Path, settings: Settings, options: Options, select: str) -> list[str]:
     words = ["tapml", "score", str(suite), "--target", settings.target]
     words += ["--device", settings.device] if settings.device else []
     words += ["--select", select] if select else []

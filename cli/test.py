@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tapml.cli.options import suite_argument, target_options
+from tapml.cli.options import settings_of, suite_argument, target_options
 from tapml.cli.watching import Watch, watch_option
 
 if TYPE_CHECKING:
@@ -66,19 +66,11 @@ def command(
     start_fork_server(suite)
     from tapml.migration.ladder import compute_signatures, test
     from tapml.migration.select import selector
-    from tapml.migration.settings import Settings
     from tapml.report.progress import outcome_progress
     from tapml.report.terminal import print_test, write_json
     from tapml.suite.reader import Suite
 
-    settings = Settings(
-        target,
-        device,
-        jobs=jobs,
-        seconds=timeout,
-        memory_mb=memory_limit,
-        extensions=tuple(str(e) for e in extensions),
-    )
+    settings = settings_of(target, device, timeout, memory_limit, extensions, jobs=jobs)
     chosen = selector(select)
     found = compute_signatures(Suite.open(suite))
     total = sum(map(chosen, found))

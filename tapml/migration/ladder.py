@@ -70,11 +70,7 @@ class MigrationResult:
     @property
     def counts(self) -> dict[str, int]:
         """Number of compute signatures by status."""
-        found: dict[str, int] = {}
-        for signature in self.outcomes:
-            status = self.status(signature)
-            found[status] = found.get(status, 0) + 1
-        return found
+        return dict(Counter(map(self.status, self.outcomes)))
 
     @property
     def accepted(self) -> bool:

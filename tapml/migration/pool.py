@@ -15,11 +15,10 @@ from functools import partial
 from multiprocessing.connection import wait
 
 from tapml.errors import DeviceError, ExtensionError
-from tapml.lowering.registry import load_extensions
 from tapml.migration.job import Job, guard_threads, judge_signature
 from tapml.migration.outcome import Outcome
 from tapml.migration.process import Gone, WorkerProcess, unwrap
-from tapml.migration.worker import limit_address_space, report_stage
+from tapml.migration.trying import prepare_worker
 
 _POLL_SECONDS = 0.05
 _STARTS = 3
@@ -34,10 +33,7 @@ def default_jobs() -> int:
 def _setup(sharing: int, memory_mb: int, extensions: tuple[str, ...]) -> Callable[[Job], Outcome]:
     os.environ["TVM_NUM_THREADS"] = str(max(1, default_jobs() // max(1, sharing)))
     guard_threads(sharing)
-    limit_address_space(memory_mb * 2)
-    for extension in extensions:
-        report_stage(f"loading {extension}")
-        load_extensions([extension])
+    prepare_worker(memory_mb, extensions)
     return judge_signature
 
 

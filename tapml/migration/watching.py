@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import watchfiles
@@ -40,12 +41,16 @@ class Registered:
 def saves(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Those of ``files`` that were saved with other content, each time that happens; ends when the process is interrupted.
 
-    Nothing is lost while the caller is busy.  A file that is not there just now (editors replace files) is waited for.
+    Nothing is lost from this call on, however busy the caller is before the first ``next`` and between two.  A file that is
+    not there just now (editors replace files) is waited for.
     """
-    known = digests(files)
+    return _saves(files, digests(files))
+
+
+def _saves(files: Sequence[str], known: list[str]) -> Iterator[tuple[str, ...]]:
     while True:
         folders = _folders(files)
-        for _ in watchfiles.watch(
+        events = watchfiles.watch(
             *folders,
             step=_STEP_MS,
             debounce=_DEBOUNCE_MS,
@@ -53,7 +58,8 @@ def saves(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
             rust_timeout=_LOOK_MS,
             yield_on_timeout=True,
             raise_interrupt=False,
-        ):
+        )
+        for _ in chain([None], events):  # the system tells of nothing that happened before
             now = digests(files)
             changed = tuple(f for f, old, new in zip(files, known, now, strict=True) if new and new != old)
             if changed:

@@ -7,6 +7,7 @@ journals of its migrations and the cache of kernels by :mod:`tapml.report.collec
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
@@ -94,10 +95,7 @@ class Migration:
     @property
     def counts(self) -> dict[str, int]:
         """Number of compute signatures by status."""
-        found: dict[str, int] = {}
-        for status in self.statuses.values():
-            found[status] = found.get(status, 0) + 1
-        return found
+        return dict(Counter(self.statuses.values()))
 
     @property
     def accepted(self) -> bool:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from tapml.report.style import human_bytes, human_seconds
 from tapml.report.terminal import console
-from tapml.score.result import REASONS, Row, Score, carrying, witnesses
+from tapml.score.result import REASONS, Score, carrying, witnesses
 from tapml.score.rewrite import Rewritten
 
 _MISSES = 20
@@ -102,22 +102,3 @@ def print_rewritten(rewritten: Rewritten) -> None:
 def share(count: int, of: int) -> str:
     """``17 (94.4 %)``."""
     return f"{count:,} ({100 * count / of:.1f} %)" if of else "0"
-
-
-def markdown(score: Score) -> str:
-    """The table as Markdown."""
-    lines = ["| defect in | planted | caught | in the right operator | by N(0, 1) inputs | excluded |"]
-    lines.append("|---|---:|---:|---:|---:|---:|")
-    return "\n".join([*lines, *map(_line, score.rows)])
-
-
-def _line(row: Row) -> str:
-    cells = [
-        row.kind,
-        f"{row.planted}",
-        share(row.caught, row.planted),
-        share(row.placed, row.caught),
-        share(row.random, row.planted),
-        f"{row.excluded}",
-    ]
-    return f"| {' | '.join(f'**{c}**' if row.kind == 'all' else c for c in cells)} |"

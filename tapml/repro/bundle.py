@@ -177,14 +177,7 @@ def _describe(folder: Path, failure: Failure, confirmation: Confirmation) -> Non
             library.unlink()
     shrunk = failure.shrunk
     verdict = {
-        "case": failure.case,
-        "operator": failure.subject.operator,
-        "target": failure.target,
-        **failure.device.to_json(),
-        "route": failure.route,
-        "status": failure.finding.status,
-        "failure": failure.kind.to_json(),
-        "explanation": failure.finding.explanation,
+        **failure.to_json(),
         "warnings": list(failure.finding.warnings),
         "notes": list(failure.finding.notes),
         "output": list(failure.finding.output),

@@ -9,6 +9,7 @@ from tapml.repro.kind import Kind
 from tapml.repro.shrink import Shrunk
 from tapml.repro.subject import Subject
 from tapml.repro.trial import Finding
+from tapml.suite.call import Json
 
 
 @dataclass(frozen=True)
@@ -31,3 +32,16 @@ class Failure:
     seconds: float = 120.0
     shrunk: Shrunk | None = None
     before: Subject | None = None
+
+    def to_json(self) -> Json:
+        """What failed, where and how: the part that all figures of a bundle begin with."""
+        return {
+            "case": self.case,
+            "operator": self.subject.operator,
+            "target": self.target,
+            **self.device.to_json(),
+            "route": self.route,
+            "status": self.finding.status,
+            "failure": self.kind.to_json(),
+            "explanation": self.finding.explanation,
+        }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -11,12 +11,12 @@ from tapml.errors import CompileError, DeviceError, MissingFeatureError, Unsuppo
 from tapml.kernels.executable import require_representable
 from tapml.kernels.plan import Artifact
 from tapml.lowering.lower import Lowered, lower
-from tapml.lowering.registry import load_extensions
 from tapml.migration.blame import described
 from tapml.migration.job import Clock, guard_threads, open_device, run_case
-from tapml.migration.worker import limit_address_space, report_stage
+from tapml.migration.trying import Watched, prepare_worker
+from tapml.migration.worker import report_stage
 from tapml.numerics.oracle import float64_results
-from tapml.platform import Executable, Execution
+from tapml.platform import Executable
 from tapml.repro.kind import Kind, of_error, of_values, where_reference_is_off, yardstick
 from tapml.repro.listing import Listing, listing_of
 from tapml.repro.subject import Memory, Subject
@@ -67,10 +67,7 @@ class Finding:
 def setup(memory_mb: int, extensions: tuple[str, ...]) -> Callable[[Trial], Finding]:
     """For a worker: what answers trials in it."""
     guard_threads(1)
-    limit_address_space(memory_mb * 2)
-    for extension in extensions:
-        report_stage(f"loading {extension}")
-        load_extensions([extension])
+    prepare_worker(memory_mb, extensions)
     return Bench().attempt
 
 
@@ -134,7 +131,7 @@ class Bench:
         expected: tuple[tuple[str, Memory], ...],
     ) -> Finding:
         case = trial.subject.case()
-        watched = _Watched(executable)
+        watched = Watched(executable)
         report_stage("computing the call in float64")
         truth = float64_results(signature, case.tensors)
         report_stage(f"running what route {trial.route} gave")
@@ -174,19 +171,6 @@ class _Stopped(Exception):
 def _stop(trial: Trial, stage: str) -> None:
     if trial.stop == stage:
         raise _Stopped
-
-
-class _Watched:
-    """An executable that remembers its last execution."""
-
-    def __init__(self, executable: Executable) -> None:
-        self._executable = executable
-        self.last: Execution | None = None
-
-    def run(self, tensors: Sequence[torch.Tensor]) -> Execution:
-        self.last = None
-        self.last = self._executable.run(tensors)
-        return self.last
 
 
 def _refused(stage: str, error: Exception, expected: tuple[tuple[str, Memory], ...]) -> Finding:

@@ -13,13 +13,13 @@ import torch
 from tapml.errors import CompileError, DeviceError, MissingFeatureError, TapmlError, UnsupportedError
 from tapml.kernels.plan import Artifact
 from tapml.lowering.lower import lower
-from tapml.lowering.registry import load_extensions
 from tapml.migration.blame import described, same_bits
 from tapml.migration.job import Clock, Job, judge_signature, open_device, open_suite, run_case
 from tapml.migration.outcome import Outcome
-from tapml.migration.worker import limit_address_space, report_stage
+from tapml.migration.trying import Watched, prepare_worker
+from tapml.migration.worker import report_stage
 from tapml.numerics.oracle import Oracle, float64_results
-from tapml.platform import Executable, Execution
+from tapml.platform import Executable
 from tapml.score.defect import Defect, sample
 from tapml.score.inputs import CARVED, RANDOM, Input, is_large, other_inputs, random_inputs
 from tapml.score.mutate_kernel import kernel_defects, plant_in_kernel
@@ -100,10 +100,7 @@ def setup(memory_mb: int, extensions: tuple[str, ...]) -> Callable[[Opening | Tr
     """For a worker: what answers in it."""
     os.environ["TVM_NUM_THREADS"] = "1"
     torch.set_num_threads(1)  # each defect is tried in a process of one core
-    limit_address_space(memory_mb * 2)
-    for extension in extensions:
-        report_stage(f"loading {extension}")
-        load_extensions([extension])
+    prepare_worker(memory_mb, extensions)
     return Bench().answer
 
 
@@ -254,14 +251,14 @@ class _Signature:
                 truth = float64_results(self._signature, chosen.case.tensors)
                 self._truths[chosen.name] = truth if is_large(chosen.case) else replace(truth, graphs={})
             report_stage(f"{RUNNING}{chosen.name}")
-            watched = _Watched(executable)
+            watched = Watched(executable)
             try:
                 result = run_case(chosen.case, watched, Clock(), self._truths[chosen.name])
             except UnsupportedError as error:  # values that the device cannot hold
                 yield chosen.name, f"{_UNSUPPORTED}{error.message}"
                 continue
-            if watched.results is not None:
-                results[chosen.name] = watched.results
+            if watched.last is not None:
+                results[chosen.name] = watched.last.results
             if not result.passed:
                 yield chosen.name, f"{result.code}: {result.explanation}"
 
@@ -301,17 +298,3 @@ def _rms(found: torch.Tensor, exact: torch.Tensor) -> float:
     error = (found.to(exact.dtype) - exact).abs()
     error = error[torch.isfinite(error)]
     return math.sqrt(float(error.square().mean())) if error.numel() else 0.0
-
-
-class _Watched:
-    """An executable that remembers what its last execution gave."""
-
-    def __init__(self, executable: Executable) -> None:
-        self._executable = executable
-        self.results: Results | None = None
-
-    def run(self, tensors: Sequence[torch.Tensor]) -> Execution:
-        self.results = None
-        execution = self._executable.run(tensors)
-        self.results = execution.results
-        return execution

@@ -97,6 +97,14 @@ def end_when_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts, "settled", lambda: None)  # or this process would be deaf to signals
 
 
+def judge_on_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tapml blame` asks the device in question and the CPU, not every device here (tests/blame has them all, and is slow)."""
+    from tapml.blame import evidence
+    from tapml.platform import find_platform
+
+    monkeypatch.setattr(evidence, "all_devices", lambda: [("llvm", find_platform("llvm").devices(), "")])
+
+
 @pytest.mark.parametrize("line", every_example())
 def test_examples_run(tapml: Callable[..., Any], prepared: Path, line: str, request: pytest.FixtureRequest) -> None:
     link_models(line, prepared)
@@ -108,6 +116,8 @@ def test_examples_run(tapml: Callable[..., Any], prepared: Path, line: str, requ
         shutil.rmtree(prepared / "suite")
     if "--watch" in words:
         end_when_it_waits(request.getfixturevalue("monkeypatch"))
+    if words[0] == "blame":
+        judge_on_two_devices(request.getfixturevalue("monkeypatch"))
     ran = tapml(*words)
     assert ran.code == 0, ran.err
     assert ran.out

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 
 from tapml.cli import interrupts, watching
 from tapml.migration.settings import Settings
+from tapml.migration.watching import saves
 from tests.robustness.running import SCRIPT, Place, place
 
 OPS = """
@@ -51,6 +53,7 @@ class Terminal:
 
     def __init__(self, where: Place, *arguments: object) -> None:
         self._master, slave = pty.openpty()
+        self._printed = ""
         self.process = subprocess.Popen(
             [str(SCRIPT), *map(str, arguments)],
             cwd=where.work,
@@ -64,16 +67,17 @@ class Terminal:
         os.close(slave)
 
     def until(self, words: str) -> str:
-        """What it prints up to ``words``."""
-        text, end = "", time.monotonic() + SECONDS
-        while words not in text:
-            assert time.monotonic() < end, f"waited for {words!r}, found {text}"
+        """What it prints up to ``words`` and with them, from where the last such wait ended."""
+        end = time.monotonic() + SECONDS
+        while words not in self._printed:
+            assert time.monotonic() < end, f"waited for {words!r}, found {self._printed}"
             if select.select([self._master], [], [], 0.2)[0]:
                 try:
-                    text += os.read(self._master, 1 << 16).decode(errors="replace")
+                    self._printed += os.read(self._master, 1 << 16).decode(errors="replace")
                 except OSError:  # it has ended
-                    raise AssertionError(f"waited for {words!r}, found the end of {text}") from None
-        return text
+                    raise AssertionError(f"waited for {words!r}, found the end of {self._printed}") from None
+        before, found, self._printed = self._printed.partition(words)
+        return before + found
 
     def interrupt(self) -> int:
         """Ctrl-C; the exit code."""
@@ -118,8 +122,8 @@ def test_a_migration_follows_the_file(
     replacement.write_text(RIGHT)
     os.replace(replacement, where.work / "gelu_of.py")  # as editors save
     (where.work / "ops.py").write_text(OPS)
-    again = terminal.until(WAITS)
-    assert "signatures to judge" in again
+    terminal.until("signatures to judge")  # not at once where the two saves are seen one after the other
+    terminal.until(WAITS)
     figures = json.loads((where.work / "figures.json").read_text())
     assert figures["accepted"] and set(figures["counts"]) == {"migrated"}
     assert figures["gates"][-1]["operator"] == "aten.gelu.default"  # on top of the others, which were kept
@@ -139,6 +143,21 @@ def test_a_migration_follows_the_file(
     resumed = tapml("migrate", "suite", "--target", "llvm", "--with", "ops.py", "--resume", "--json", "-")
     assert resumed.code == 0, resumed.err
     assert json.loads(resumed.out)["final"] == figures["final"]  # from the journal, nothing is judged or run
+
+
+def test_a_save_before_the_first_look_counts(tmp_path: Path) -> None:
+    """The first run is under way then, or the line that says that it waits has just been printed."""
+    early, late = tmp_path / "early.py", tmp_path / "late.py"
+    early.touch()
+    late.touch()
+    waiting = saves([str(early), str(late)])
+    early.write_text("import tapml")
+    ends = threading.Timer(5, late.write_text, ["import tapml"])  # or it would wait for ever for what was lost
+    ends.start()
+    try:
+        assert next(waiting) == (str(early),)
+    finally:
+        ends.cancel()
 
 
 def test_ctrl_c_that_comes_with_the_line_that_names_it(where: Place, monkeypatch: pytest.MonkeyPatch) -> None:

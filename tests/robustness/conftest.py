@@ -35,6 +35,16 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one for ``hostile_converters.py``: copy it, too."""
+    from tapml.cli.main import run
+
+    path = tmp_path_factory.mktemp("hostile") / "suite"
+    assert run(["carve", f"{running.HERE / 'hostile_program.py'}:make", "-o", str(path)]) == 0
+    return path
+
+
 @pytest.fixture
 def refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -154,9 +154,9 @@ def test_an_interrupt_that_is_swallowed(place: Place, instead: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.5, 2.0, 4.0, 6.0])
-def test_interrupts_while_migrating(place: Place, suite: Path, seconds: float) -> None:
+def test_interrupts_while_migrating(place: Place, hostile: Path, seconds: float) -> None:
     """Sent to the whole group, as a terminal does."""
-    assert place.run("carve", f"{HERE / 'hostile_program.py'}:make", "-o", "suite").returncode == 0
+    shutil.copytree(hostile, place.work / "suite")
     slow = [*MIGRATE, "--with", str(HERE / "hostile_converters.py"), "--jobs", "1"]
     err = interrupt(place, slow, signal.SIGINT, seconds)
     journal = next(place.work.glob("suite/migrations/*/journal.jsonl"), None)
