@@ -124,9 +124,7 @@ class LlvmDevice:
 class LlvmExecutable:
     """A plan whose kernels are functions of a loaded library.  ``takes_memory``: they ask TVM for some while they run."""
 
-    def __init__(
-        self, library: tvm.runtime.Module, plan: Plan, signature: Signature, *, takes_memory: bool = True
-    ) -> None:
+    def __init__(self, library: tvm.runtime.Module, plan: Plan, signature: Signature, *, takes_memory: bool) -> None:
         self._library = library  # keeps the code mapped
         self._arguments = [
             (index, torch_dtype(s.dtype), span(s)) for index, s in zip(plan.parameters, signature.tensors, strict=True)
@@ -196,7 +194,7 @@ _CPU = 1
 def _memory() -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]] | None:
     """TVM's functions that give a kernel memory and take it back, and the C library's for a block's size (glibc, musl)."""
     runtime = ctypes.CDLL(str(Path(tvm.__file__).parent / "lib" / "libtvm_runtime.so"))
-    allocate, free, size = runtime[ALLOCATE], runtime["TVMBackendFreeWorkspace"], None
+    allocate, free = runtime[ALLOCATE], runtime["TVMBackendFreeWorkspace"]
     allocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.c_int, ctypes.c_int]
     allocate.restype = ctypes.c_void_p
     free.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p]

@@ -76,11 +76,16 @@ def test_sums_of_any_length_are_added_up_in_lanes(terms: int) -> None:
     assert (ran.out - exact).abs().max() <= 8 * (rows.sum(-1) - exact).abs().max()
 
 
+def few_values(*shape: int) -> torch.Tensor:
+    """Of three distinct values, whose roundings repeat."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.tensor([1.5028, 3.0344, -0.2])[torch.randint(3, shape, generator=generator)]
+
+
 @pytest.mark.parametrize("keepdim", [True, False])
 @pytest.mark.parametrize("memory", ["transposed", "every second"])
 def test_sums_of_terms_that_lie_apart_have_partial_sums(memory: str, keepdim: bool) -> None:
-    generator = torch.Generator().manual_seed(0)
-    values = torch.tensor([1.5028, 3.0344, -0.2])[torch.randint(3, (2, 1025, 32), generator=generator)].transpose(1, 2)
+    values = few_values(2, 1025, 32).transpose(1, 2)
     if memory == "every second":
         values = values.repeat_interleave(2, -1)[..., ::2]
         assert values.stride(-1) == 2
@@ -91,8 +96,7 @@ def test_sums_of_terms_that_lie_apart_have_partial_sums(memory: str, keepdim: bo
 
 
 def test_variances_of_rows_that_lie_apart_have_partial_sums() -> None:
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.tensor([1.5028, 3.0344, -0.2])[torch.randint(3, (2, 1025, 32), generator=generator)].transpose(1, 2)
+    rows = few_values(2, 1025, 32).transpose(1, 2)
     ran = run("aten.native_layer_norm.default", rows, [1025], None, None, 1e-5)
     assert ran.right
     exact = torch.native_layer_norm(rows.double(), [1025], None, None, 1e-5)[2]
@@ -101,9 +105,8 @@ def test_variances_of_rows_that_lie_apart_have_partial_sums() -> None:
 
 @pytest.mark.parametrize(("rows", "columns"), [(300, 16), (514, 128), (5000, 8)])
 def test_sums_across_rows_have_partial_sums(rows: int, columns: int) -> None:
-    """Of few distinct values, whose roundings repeat: one after another, they lose twenty times as much as PyTorch does."""
-    generator = torch.Generator().manual_seed(0)
-    values = torch.tensor([1.5028, 3.0344, -0.2])[torch.randint(3, (3, rows, columns), generator=generator)]
+    """One after another, they lose twenty times as much as PyTorch does."""
+    values = few_values(3, rows, columns)
     ran = run("aten.sum.dim_IntList", values, [1])
     exact = values.double().sum(1)
     assert ran.right

@@ -6,6 +6,7 @@ is merge-sorted by one thread, in memory of its own; NaN counts as the largest v
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -199,9 +200,7 @@ def searchsorted(
 def histc(ctx: Context, x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     """Counts of ``bins`` equal intervals of [min, max], the last closed; equal limits mean those of the data."""
     dtype = ctx.dtype(x)
-    count = 1
-    for extent in ctx.shape(x):
-        count *= extent
+    count = math.prod(ctx.shape(x))
     if not count:
         return ctx.full((bins,), 0, dtype)
     flat = reshape(ctx, x, (count,))
